@@ -1,0 +1,7 @@
+"""Where the pairs come from: reading and writing every format, splitting, describing."""
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.read import read
+from shortlist.data.texts import Texts
+
+__all__ = ["Dataset", "Texts", "read"]

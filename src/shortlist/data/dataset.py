@@ -1,0 +1,116 @@
+"""`Dataset`: texts, their labels, and the labels' names. What every reader makes and every trainer takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortlist.data.report import Report
+from shortlist.data.texts import Texts
+from shortlist.errors import DataError
+from shortlist.ragged import Ragged
+
+
+@dataclass(eq=False)
+class Dataset:
+    """Texts and their labels.
+
+    `labels` holds, for each text, positions in `label_names`, the strings the user gave. Where these are
+    codes, `display_names` may say what they mean. Data sets that come as numbers instead of texts have a
+    `features` matrix (one row a text) and empty texts.
+
+    >>> data = Dataset.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats", "blue"]])
+    >>> data.labels_of(1)
+    ['hats', 'blue']
+    """
+
+    texts: Texts
+    labels: Ragged
+    label_names: list[str]
+    display_names: dict[str, str] = field(default_factory=dict)
+    features: Any = None
+    label_features: Any = None
+    times: np.ndarray | None = None
+    filter_pairs: np.ndarray | None = None
+    report: Report = field(default_factory=Report)
+
+    def __post_init__(self) -> None:
+        for what, other in (("label rows", self.labels), ("feature rows", self.features), ("times", self.times)):
+            rows = other.shape[0] if hasattr(other, "shape") else len(self.labels)
+            if other is not None and rows != len(self.texts):
+                raise DataError(f"there are {len(self.texts):,} texts but {rows:,} {what}; each text needs one")
+
+    @staticmethod
+    def from_lists(texts: Sequence[str], labels: Sequence[Sequence[str | int]], **options: Any) -> Dataset:
+        """From plain Python lists; the options are those of `shortlist.read`."""
+        from shortlist.data.read import read
+
+        if len(texts) != len(labels):
+            raise DataError(f"there are {len(texts):,} texts but {len(labels):,} lists of labels")
+        return read(list(zip(texts, labels, strict=True)), **options)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        return f"Dataset({len(self):,} texts, {self.n_labels:,} labels, {len(self.labels.values):,} pairs)"
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.label_names)
+
+    @cached_property
+    def label_frequencies(self) -> np.ndarray:
+        """How many texts have each label."""
+        return np.bincount(self.labels.values, minlength=self.n_labels).astype(np.int64)
+
+    @cached_property
+    def label_index(self) -> dict[str, int]:
+        """From a label's name to its position."""
+        return {name: i for i, name in enumerate(self.label_names)}
+
+    def labels_of(self, row: int) -> list[str]:
+        """The names of one text's labels, in the order given."""
+        return [self.label_names[i] for i in self.labels.row(row)]
+
+    def display_name(self, label: str) -> str:
+        return self.display_names.get(label, label)
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> Dataset:
+        """The given rows as a data set of their own, over the same label names."""
+        rows = np.asarray(rows, np.int64)
+        if self.filter_pairs is not None:
+            raise DataError("a part of a data set with filter pairs cannot be taken: the pairs name rows")
+        return replace(
+            self,
+            texts=self.texts.take(rows),
+            labels=self.labels.take(rows),
+            features=None if self.features is None else self.features[rows],
+            times=None if self.times is None else self.times[rows],
+        )
+
+    def relabelled(self, label_names: list[str]) -> Dataset:
+        """The same texts over another list of labels; pairs whose label is not in it are dropped."""
+        position = {name: i for i, name in enumerate(label_names)}
+        new_id = np.asarray([position.get(name, -1) for name in self.label_names] or [0], np.int32)
+        moved = Ragged(self.labels.indptr, new_id[self.labels.values], self.labels.weights)
+        return replace(self, labels=moved.keep(moved.values >= 0), label_names=label_names, label_features=None)
+
+    def without_unused_labels(self) -> Dataset:
+        """The same texts over only those labels that occur."""
+        used = self.label_frequencies > 0
+        return self.relabelled([name for name, keep in zip(self.label_names, used, strict=True) if keep])
+
+    def write(self, path: str | Path, format: str | None = None, **options: Any) -> None:
+        """Write the data set to a file or folder; the format follows from the name unless given.
+
+        >>> Dataset.from_lists(["red shoes"], [["shoes"]]).write("pairs.jsonl.gz")  # doctest: +SKIP
+        """
+        from shortlist.data.write import write
+
+        write(self, path, format=format, **options)

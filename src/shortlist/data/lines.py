@@ -1,0 +1,77 @@
+"""Complete lines of a file in large blocks, with their line numbers; a monstrous line is reported, not held."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+
+from shortlist.data.options import ReadOptions
+from shortlist.data.report import Report
+from shortlist.files import STANDARD_INPUT, DamagedFileError, blocks_of, in_background, stored_size
+from shortlist.progress import Progress
+
+LONGEST_LINE = 16 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def name_of(path: str | Path) -> str:
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def line_blocks(path: str | Path, report: Report, options: ReadOptions) -> Iterator[tuple[bytes, int]]:
+    """Pairs of (lines, number of the first): each block ends in a newline, the last one included.
+
+    Whatever the file's encoding, the lines are UTF-8; bytes that are not valid stay invalid in them.
+
+    A line of more than 16 MiB is a problem in the report, and an empty line in its place keeps the count.
+    So is a file that breaks off: what came before is kept.
+    """
+    with Progress(f"reading {Path(name_of(path)).name}", stored_size(path), "B", options.show_progress) as progress:
+        blocks = in_background(_as_utf8(blocks_of(path, progress.advance), options.encoding))
+        yield from _whole_lines(blocks, name_of(path), report)
+
+
+def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    if codecs.lookup(encoding).name in ("utf-8", "ascii"):
+        return blocks
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    return (decoder.decode(block).encode(errors="surrogateescape") for block in blocks)
+
+
+def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator[tuple[bytes, int]]:
+    rest: list[bytes] = []  # the beginning of a line whose end has not come yet
+    rest_size = 0
+    number = 1
+    first = True
+    try:
+        for block in blocks:
+            if first:
+                block, first = block.removeprefix(BYTE_ORDER_MARK), False
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                head_end = block.find(b"\n") + 1
+                if rest_size + head_end > LONGEST_LINE:
+                    _report_long_line(report, name, number)
+                    lines = block[head_end - 1 : cut]
+                else:
+                    lines = b"".join([*rest, block[:cut]])
+                yield lines, number
+                number += lines.count(b"\n")
+                rest, rest_size = [], 0
+            rest.append(block[cut:])
+            rest_size += len(block) - cut
+            if rest_size > LONGEST_LINE:
+                rest.clear()  # its size is remembered, its content is not
+    except DamagedFileError as error:
+        # The last line may be cut in the middle: it is given up together with what never came.
+        report.add(name, number, str(error).removeprefix(f"{name}: ").rstrip("."), "a complete file")
+        return
+    if rest_size > LONGEST_LINE:
+        _report_long_line(report, name, number)
+    elif rest_size:
+        yield b"".join([*rest, b"\n"]), number
+
+
+def _report_long_line(report: Report, name: str, number: int) -> None:
+    report.add(name, number, f"the line is longer than {LONGEST_LINE >> 20} MiB", "one short text a line")

@@ -1,0 +1,285 @@
+"""The Extreme Classification Repository's files, in all the forms they have had over the years.
+
+| form | files of the training part |
+|---|---|
+| single file | `train.txt`: header `N D L`, then `l1,l2 f:v f:v` |
+| pair | `trn_X_Xf.txt` (features) and `trn_X_Y.txt` (labels), header `N D`; also as `.npz` matrices |
+| raw JSON | `trn.json.gz` with `title`, `target_ind`, `target_rel`; the labels' own texts in `lbl.json.gz` |
+| raw text | one text a line (`trn.raw.txt`, `trn_X.txt`, `train_raw_texts.txt`, `X.trn.txt`) beside label files |
+
+The test part says `tst` or `test` instead, and may have `filter_labels_test.txt`: pairs of (text, label)
+that evaluation must ignore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from scipy import sparse
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.lines import line_blocks
+from shortlist.data.options import ReadOptions
+from shortlist.data.report import Report
+from shortlist.data.sparse_text import has_header, read_sparse_text
+from shortlist.data.texts import Texts
+from shortlist.data.values import BadRow, checked_text
+from shortlist.errors import DataError
+from shortlist.ragged import Ragged
+
+PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}
+PACKED = ("", ".gz", ".zst")
+
+
+def find_part(folder: Path, part: str) -> bool:
+    """Whether the folder holds this part in one of the Repository's forms."""
+    return any(_find(folder, part, kind) for kind in ("json", "labels", "single"))
+
+
+def read_part(folder: Path, part: str, options: ReadOptions) -> Dataset:
+    report = Report(options.on_error)
+    if json_file := _find(folder, part, "json"):
+        dataset = _read_json(json_file, folder, report, options)
+    elif label_file := _find(folder, part, "labels"):
+        dataset = _read_pair(label_file, folder, part, report, options)
+    elif single := _find(folder, part, "single"):
+        dataset = read_single_file(single, options)
+    else:
+        raise DataError(f"{folder}: there is no {part} part in any of the Repository's forms.")
+    if part == "test":
+        dataset = replace(dataset, filter_pairs=_filter_pairs(folder, dataset, report, options))
+    return dataset
+
+
+def read_single_file(path: Path, options: ReadOptions) -> Dataset:
+    """The oldest form: header `N D L`, then `l1,l2 f:v f:v`."""
+    report = Report(options.on_error)
+    if not has_header(path, 3):
+        raise DataError(
+            f"{path}: the name does not say what is in it and the first line is not a Repository header "
+            "(three numbers: texts, features, labels). Say format='jsonl', 'csv', 'tsv' or 'parquet' (--format)."
+        )
+    read = read_sparse_text(path, report, options, with_labels=True)
+    assert read.labels is not None
+    return _assemble(None, read.labels, read.n_labels, read.matrix, read.bad_rows, report)
+
+
+def _find(folder: Path, part: str, kind: str) -> Path | None:
+    names = {
+        "json": ["{0}.json"],
+        "labels": ["{0}_X_Y.txt", "{0}_X_Y.npz", "Y.{0}.npz", "{0}_Y.npz", "{0}_labels.txt", "{0}.labels.txt"],
+        "features": ["{0}_X_Xf.txt", "{0}_X_Xf.npz", "X.{0}.npz", "{0}_X.npz", "X.{0}.tfidf.npz"],
+        "texts": ["{0}.raw.txt", "{0}_raw_texts.txt", "{0}_texts.txt", "{0}_X.txt", "X.{0}.txt", "raw/{0}_X.txt"],
+        "single": ["{0}.txt", "*_{0}.txt"],
+    }[kind]
+    for name in names:
+        for prefix in PREFIXES[part]:
+            for packed in PACKED:
+                for path in sorted(folder.glob(name.format(prefix) + packed)):
+                    if kind == "json" and not is_repository_json(path):
+                        continue
+                    if kind == "single" and not has_header(path, 3):
+                        continue
+                    return path
+    return None
+
+
+def is_repository_json(path: Path) -> bool:
+    first, _ = next(line_blocks(path, Report("skip"), ReadOptions(show_progress=False)), (b"", 0))
+    return b'"target_ind"' in first.partition(b"\n")[0]
+
+
+def _read_json(path: Path, folder: Path, report: Report, options: ReadOptions) -> Dataset:
+    texts: list[str] = []
+    targets: list[list[int]] = []
+    relevances: list[list[float]] = []
+    weighted = False
+    label_names, display_names = _label_texts(folder, report, options)
+    n_labels = len(label_names) or None
+    for record, number in _json_records(path, report, options):
+        try:
+            text, target, relevance = _json_row(record, n_labels)
+        except BadRow as bad:
+            report.add(str(path), number, bad.what, bad.expected)
+            continue
+        texts.append(text)
+        targets.append(target)
+        relevances.append(relevance)
+        weighted = weighted or any(value != 1.0 for value in relevance)
+    labels = Ragged.from_lists(targets)
+    if weighted:
+        flat = np.asarray([value for row in relevances for value in row], np.float32)
+        labels = Ragged(labels.indptr, labels.values, flat)
+    if n_labels is None:
+        n_labels = int(labels.values.max()) + 1 if len(labels.values) else 0
+    dataset = _assemble(Texts.from_strings(texts), labels, n_labels, None, np.zeros(0, np.int64), report)
+    return replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
+
+
+def _json_row(record: Any, n_labels: int | None) -> tuple[str, list[int], list[float]]:
+    if not isinstance(record, dict) or "title" not in record or "target_ind" not in record:
+        raise BadRow("no 'title' and 'target_ind'", 'an object such as {"title": …, "target_ind": [3, 17]}')
+    text = checked_text(record["title"], "title")
+    target = record["target_ind"]
+    if not isinstance(target, list) or not all(type(item) is int and item >= 0 for item in target):
+        raise BadRow("'target_ind' is not a list of label numbers", "whole numbers from 0 on")
+    if n_labels is not None and any(item >= n_labels for item in target):
+        raise BadRow(f"label number {max(target)} is too large", f"numbers below {n_labels:,}, the labels in lbl.json")
+    relevance = record.get("target_rel", [1.0] * len(target))
+    if not isinstance(relevance, list) or len(relevance) != len(target):
+        raise BadRow("'target_rel' does not fit 'target_ind'", "one number for each label")
+    return text, target, [float(value) for value in relevance]
+
+
+def _json_records(path: Path, report: Report, options: ReadOptions) -> Any:
+    for lines, first in line_blocks(path, report, options):
+        for offset, line in enumerate(lines.split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                yield msgspec.json.decode(line), first + offset
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                report.add(str(path), first + offset, f"not valid JSON ({error})", "one JSON object a line")
+
+
+def _label_texts(folder: Path, report: Report, options: ReadOptions) -> tuple[list[str], dict[str, str]]:
+    """The labels' own names (their uid) and titles from `lbl.json`, if it is there."""
+    path = next((folder / f"lbl.json{packed}" for packed in PACKED if (folder / f"lbl.json{packed}").is_file()), None)
+    if path is None:
+        return [], {}
+    names, titles = [], []
+    for record, number in _json_records(path, report, options):
+        # A label that cannot be read keeps its number: targets are positions in this file.
+        known = record if isinstance(record, dict) else {}
+        if not isinstance(known.get("title"), str):
+            report.add(str(path), number, "no 'title'", 'an object such as {"uid": …, "title": …}')
+        names.append(str(known.get("uid", len(names))))
+        titles.append(str(known.get("title", "")))
+    if len(set(names)) < len(names):
+        names = [str(i) for i in range(len(names))]
+    return names, dict(zip(names, titles, strict=True))
+
+
+def _read_pair(label_file: Path, folder: Path, part: str, report: Report, options: ReadOptions) -> Dataset:
+    labels, n_labels, names, bad_rows = _read_label_file(label_file, report, options)
+    features = None
+    texts = None
+    if text_file := _find(folder, part, "texts"):
+        texts = read_text_lines(text_file, report, options)
+    feature_file = _find(folder, part, "features")
+    if feature_file is not None and texts is None:
+        features, more_bad = _read_matrix(feature_file, report, options)
+        bad_rows = np.union1d(bad_rows, more_bad)
+    if features is None and texts is None:
+        raise DataError(
+            f"{folder}: {label_file.name} has labels, but there are neither texts nor features beside it. "
+            f"Expected e.g. {label_file.name.replace('X_Y', 'X_Xf')} or {PREFIXES[part][0]}.raw.txt."
+        )
+    n_rows = len(texts) if texts is not None else features.shape[0]
+    if n_rows != len(labels):
+        raise DataError(
+            f"{label_file}: {len(labels):,} rows of labels, but {text_file or feature_file} has {n_rows:,} rows; "
+            "the two must go together line by line."
+        )
+    dataset = _assemble(texts, labels, n_labels, features, bad_rows, report)
+    label_feature_file = _first_existing(folder, ("lbl_X_Xf.txt", "lbl_X_Xf.npz"))
+    if label_feature_file is not None:
+        dataset = replace(dataset, label_features=_read_matrix(label_feature_file, report, options)[0])
+    label_texts = _first_existing(folder, ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt"))
+    if names is not None:
+        dataset = replace(dataset, label_names=names)
+    elif label_texts is not None:
+        titles = list(read_text_lines(label_texts, report, options))
+        dataset = replace(dataset, display_names=dict(zip(dataset.label_names, titles, strict=False)))
+    return dataset
+
+
+def _first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
+    candidates = (folder / (name + packed) for name in names for packed in PACKED)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _read_matrix(path: Path, report: Report, options: ReadOptions) -> tuple[Any, np.ndarray]:
+    if path.suffix == ".npz":
+        return _read_npz(path), np.zeros(0, np.int64)
+    read = read_sparse_text(path, report, options)
+    return read.matrix, read.bad_rows
+
+
+def _read_npz(path: Path) -> sparse.csr_array:
+    try:
+        return sparse.csr_array(sparse.load_npz(path))
+    except Exception as error:  # noqa: BLE001 - scipy, numpy and zipfile each raise their own kinds
+        raise DataError(f"{path}: not a sparse matrix saved by scipy ({error}).") from None
+
+
+def _read_label_file(
+    path: Path, report: Report, options: ReadOptions
+) -> tuple[Ragged, int, list[str] | None, np.ndarray]:
+    if path.name.removesuffix(".gz").removesuffix(".zst").endswith(("_labels.txt", ".labels.txt")):
+        table: dict[str, int] = {}
+        lines = read_text_lines(path, report, options)
+        rows = [[table.setdefault(name, len(table)) for name in dict.fromkeys(line.split())] for line in lines]
+        return Ragged.from_lists(rows), len(table), list(table), np.zeros(0, np.int64)
+    matrix, bad_rows = _read_matrix(path, report, options)
+    labels = Ragged.from_csr(matrix)
+    if labels.weights is not None and np.all(labels.weights == 1):
+        labels = Ragged(labels.indptr, labels.values)
+    return labels, matrix.shape[1], None, bad_rows
+
+
+def read_text_lines(path: Path, report: Report, options: ReadOptions) -> Texts:
+    """One text a line. Bad bytes are a problem; with on_error="skip" the text is kept with � in their place."""
+    texts: list[str] = []
+    for lines, first in line_blocks(path, report, options):
+        for offset, line in enumerate(lines.split(b"\n")[:-1]):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                report.add(str(path), first + offset, "bytes that are not valid text", "UTF-8 text")
+                text = line.decode(errors="replace")
+            texts.append(text.rstrip("\r"))
+    return Texts.from_strings(texts)
+
+
+def _assemble(
+    texts: Texts | None, labels: Ragged, n_labels: int, features: Any, bad_rows: np.ndarray, report: Report
+) -> Dataset:
+    if texts is None:
+        texts = Texts(np.zeros(0, np.uint8), np.zeros(features.shape[0] + 1, np.int64))
+    else:
+        report.empty_texts += int(np.count_nonzero(texts.sizes == 0))
+    if features is not None and features.shape[0] != len(labels):
+        raise DataError(f"{features.shape[0]:,} rows of features but {len(labels):,} rows of labels")
+    report.texts_without_labels += int(np.count_nonzero(labels.counts == 0))
+    dataset = Dataset(texts, labels, [str(i) for i in range(n_labels)], features=features, report=report)
+    if len(bad_rows):
+        dataset = dataset.take(np.setdiff1d(np.arange(len(dataset)), bad_rows))
+    return dataset
+
+
+def _filter_pairs(folder: Path, dataset: Dataset, report: Report, options: ReadOptions) -> np.ndarray | None:
+    path = _first_existing(folder, ("filter_labels_test.txt",))
+    if path is None:
+        return None
+    pairs = []
+    for lines, first in line_blocks(path, report, options):
+        for offset, line in enumerate(lines.split(b"\n")[:-1]):
+            fields = line.split()
+            if not fields:
+                continue
+            pair = [int(field) for field in fields if field.isdigit()]
+            if len(fields) != 2 or len(pair) != 2 or pair[0] >= len(dataset) or pair[1] >= dataset.n_labels:
+                report.add(
+                    str(path),
+                    first + offset,
+                    f"{line[:60].decode(errors='replace')!r}",
+                    f"a text number below {len(dataset):,} and a label number below {dataset.n_labels:,}",
+                )
+                continue
+            pairs.append(pair)
+    return np.asarray(pairs, np.int64).reshape(-1, 2)

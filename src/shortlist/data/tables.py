@@ -1,0 +1,174 @@
+"""Tables: CSV and TSV with the standard library, Parquet and data frames through Arrow."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.builder import DatasetBuilder
+from shortlist.data.jsonl import row_of
+from shortlist.data.lines import LONGEST_LINE, line_blocks, name_of
+from shortlist.data.options import ReadOptions
+from shortlist.data.values import BadRow, split_labels
+from shortlist.errors import DataError, MissingExtraError
+from shortlist.files import blocks_of
+from shortlist.progress import Progress
+
+LABEL_SEPARATOR = ";"
+ROWS_PER_BATCH = 16_384
+
+
+def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, separator: str) -> None:
+    name = name_of(path)
+    separator = options.separator or separator
+    options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
+    csv.field_size_limit(LONGEST_LINE)
+    rows = csv.reader(_decoded_lines(path, builder, options), delimiter=separator)
+    numbered = _numbered(rows, name, builder)
+    number, first = next(numbered, (0, []))
+    if not first:
+        return
+    if options.header:
+        columns = first
+        _check_columns(columns, options, name, separator)
+    else:
+        columns = _columns_without_header(first, options)
+        numbered = itertools.chain([(number, first)], numbered)
+    for number, row in numbered:
+        try:
+            if len(row) != len(columns):
+                raise BadRow(
+                    f"{len(row)} columns", f"{len(columns)} as in the first line (does a {separator!r} need quotes?)"
+                )
+            record: dict[str, Any] = dict(zip(columns, row, strict=True))
+            if options.weights:
+                record[options.weights] = _weights(record[options.weights], str(options.label_separator))
+            builder.add_row(*row_of(record, options))
+        except BadRow as bad:
+            builder.report.add(name, number, bad.what, bad.expected)
+
+
+def _decoded_lines(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> Iterator[str]:
+    for lines, _ in line_blocks(path, builder.report, options):
+        # Invalid bytes live on as lone surrogates, so that the row they are in can be named.
+        for line in lines.decode(errors="surrogateescape").split("\n")[:-1]:
+            yield line + "\n"
+
+
+def _numbered(rows: Any, name: str, builder: DatasetBuilder) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the number of the line it starts on."""
+    while True:
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            builder.report.add(name, number, f"not valid CSV ({error})", "columns in CSV form")
+            continue
+        if row is None:
+            return
+        if row:
+            yield number, row
+
+
+def _check_columns(columns: list[str], options: ReadOptions, name: str, separator: str) -> None:
+    wanted = [column for column in (options.text, options.labels, options.weights, options.time) if column]
+    missing = [column for column in wanted if column not in columns]
+    if not missing:
+        return
+    line = separator.join(columns)
+    for other in (",", ";", "\t", "|"):
+        if other != separator and all(column in [part.strip() for part in line.split(other)] for column in wanted):
+            advice = f"The columns seem to be separated by {other!r}: say separator={other!r} (--separator)."
+            break
+    else:
+        advice = "Say which columns hold text and labels (--text, --labels), or that there is no header (--no-header)."
+    raise DataError(
+        f"{name}, line 1: there is no column {missing[0]!r}; the columns are {', '.join(map(repr, columns))}. {advice}"
+    )
+
+
+def _columns_without_header(first: list[str], options: ReadOptions) -> list[str]:
+    columns = [options.text, *([options.labels] if options.labels else [])]
+    return columns + [f"column {i + 1}" for i in range(len(columns), len(first))]
+
+
+def _weights(value: str, separator: str) -> list[float]:
+    try:
+        return [float(part) for part in split_labels(value, separator)]
+    except ValueError:
+        raise BadRow(f"the weights are {value[:60]!r}", f"numbers with {separator!r} between them") from None
+
+
+def read_parquet(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
+    pyarrow = import_pyarrow("reading Parquet")
+    import pyarrow.parquet
+
+    name = name_of(path)
+    try:
+        with Path(path).open("rb") as file:
+            plain = file.read(4) == b"PAR1"
+        # Parquet is read from its end, so a compressed one has to be unpacked first.
+        source = str(path) if plain else pyarrow.BufferReader(b"".join(blocks_of(path)))
+        file = pyarrow.parquet.ParquetFile(source)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file. Check the path.") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{name}: not a readable Parquet file ({error}).") from None
+    columns = _wanted_columns(file.schema_arrow.names, options, name)
+    batches = file.iter_batches(ROWS_PER_BATCH, columns=columns)
+    with Progress(f"reading {Path(name).name}", file.metadata.num_rows, "rows", options.show_progress) as progress:
+        _read_batches(batches, name, builder, options, progress)
+
+
+def read_table(table: Any, builder: DatasetBuilder, options: ReadOptions) -> None:
+    """A pandas, polars or Arrow table: anything that speaks Arrow's C stream."""
+    pyarrow = import_pyarrow("reading a data frame")
+    name = f"the {type(table).__module__.split('.')[0]} table"
+    wanted = _wanted_columns([str(column) for column in _column_names(table)], options, name)
+    arrow = pyarrow.table(table).select(wanted)
+    with Progress("reading the table", arrow.num_rows, "rows", options.show_progress) as progress:
+        _read_batches(arrow.to_batches(ROWS_PER_BATCH), name, builder, options, progress)
+
+
+def _column_names(table: Any) -> list[Any]:
+    names = getattr(table, "column_names", None)
+    return list(table.columns) if names is None else list(names)
+
+
+def _wanted_columns(names: list[str], options: ReadOptions, name: str) -> list[str]:
+    wanted = [column for column in (options.text, options.labels, options.weights, options.time) if column]
+    for column in wanted:
+        if column not in names:
+            raise DataError(
+                f"{name}: there is no column {column!r}; the columns are {', '.join(map(repr, names))}. "
+                "Say which columns hold text and labels (--text, --labels)."
+            )
+    return wanted
+
+
+def _read_batches(
+    batches: Any, name: str, builder: DatasetBuilder, options: ReadOptions, progress: Progress
+) -> None:
+    number = 0
+    for batch in batches:
+        for record in batch.to_pylist():
+            number += 1
+            if options.time and record[options.time] is not None and hasattr(record[options.time], "isoformat"):
+                record[options.time] = record[options.time].isoformat()
+            try:
+                builder.add_row(*row_of(record, options))
+            except BadRow as bad:
+                builder.report.add(name, number, bad.what, bad.expected, unit="row")
+        progress.advance(batch.num_rows)
+
+
+def import_pyarrow(purpose: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(purpose, "parquet") from None
+    return pyarrow

@@ -1,0 +1,62 @@
+"""Many short strings in one byte array: a tenth of the memory of a list, and open to compiled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import numpy as np
+
+from shortlist.kernels.strings import pack, unpack
+from shortlist.ragged import gather_positions
+
+
+class Texts(Sequence[str]):
+    """A read-only sequence of strings: text i is `buffer[offsets[i]:offsets[i + 1]]`, in UTF-8."""
+
+    def __init__(self, buffer: np.ndarray, offsets: np.ndarray) -> None:
+        self.buffer = buffer
+        self.offsets = offsets
+
+    @staticmethod
+    def from_strings(strings: Sequence[str]) -> Texts:
+        return strings if isinstance(strings, Texts) else Texts(*pack(list(strings)))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Texts: ...
+    def __getitem__(self, index: int | slice) -> str | Texts:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return Texts(self.buffer, self.offsets[start : max(start, stop) + 1])
+            return self.take(np.arange(start, stop, step))
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"text {index} of {len(self)}")
+        index %= len(self)
+        return self.buffer[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), 10_000):
+            yield from unpack(self.buffer, self.offsets[start : start + 10_001])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(a == b for a, b in zip(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Texts({len(self):,} texts, {int(self.offsets[-1] - self.offsets[0]):,} bytes)"
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each text."""
+        return np.diff(self.offsets)
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> Texts:
+        positions, offsets = gather_positions(self.offsets, np.asarray(rows, np.int64))
+        return Texts(self.buffer[positions], offsets)

@@ -1,0 +1,99 @@
+"""Checks of single values: what may be a text, a label, a weight. Every reader uses these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shortlist.data.options import ReadOptions
+
+
+VALID_TEXT = "UTF-8 text (where a file is in another encoding, say so with encoding=)"
+
+
+class BadRow(ValueError):
+    """Why a row cannot be used; the reader knows the file and the line."""
+
+    def __init__(self, what: str, expected: str) -> None:
+        super().__init__(what)
+        self.what, self.expected = what, expected
+
+
+def checked_text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise BadRow(f"{field!r} is {_kind(value)}", "a text")
+    return _checked_string(value, f"{field!r}")
+
+
+def checked_labels(value: Any, options: ReadOptions) -> tuple[list[str], list[float] | None]:
+    """Labels and, where they are given as {label: weight}, their weights."""
+    if isinstance(value, str) and options.label_separator:
+        return [_checked_string(part, "a label") for part in split_labels(value, options.label_separator)], None
+    if isinstance(value, Mapping):
+        return [checked_label(key) for key in value], [checked_weight(weight) for weight in value.values()]
+    if isinstance(value, str):
+        raise BadRow(
+            f"{options.labels!r} is a text, {_shortened(value)}",
+            'a list such as ["a", "b"] (or say how labels are separated: label_separator)',
+        )
+    if not isinstance(value, Sequence) and not hasattr(value, "tolist"):
+        raise BadRow(f"{options.labels!r} is {_kind(value)}", 'a list of labels such as ["a", "b"]')
+    return [checked_label(item) for item in value], None
+
+
+def checked_label(value: Any) -> str:
+    """A label is a text; whole numbers become one."""
+    if isinstance(value, str):
+        return _checked_string(value, "a label")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise BadRow(f"a label is {_kind(value)}", "labels that are texts or whole numbers")
+    return str(int(value))
+
+
+def checked_weights(value: Any, labels: Sequence[str], field: str) -> list[float]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise BadRow(f"{field!r} is {_kind(value)}", "a list of numbers, one for each label")
+    if len(value) != len(labels):
+        raise BadRow(f"there are {len(labels)} labels but {len(value)} weights", "one weight for each label")
+    return [checked_weight(item) for item in value]
+
+
+def checked_weight(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BadRow(f"a weight is {_shortened(value)}", "finite numbers as weights")
+    return float(value)
+
+
+def split_labels(value: str, separator: str) -> list[str]:
+    """"a; b;;c" is three labels: space around them and empty ones do not count."""
+    return [part for part in (part.strip() for part in value.split(separator)) if part]
+
+
+def _checked_string(value: str, what: str) -> str:
+    if "\0" in value:
+        raise BadRow(f"{what} contains a NUL character", VALID_TEXT)
+    if what == "a label" and not value.strip(" \t\r\n"):
+        raise BadRow("a label is empty", "labels with at least one visible character")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise BadRow(f"{what} has bytes or characters that are not valid text", VALID_TEXT) from None
+    return value
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return f"a number ({value})"
+    names = {"str": "a text", "list": "a list", "dict": "an object"}
+    return names.get(type(value).__name__, f"of type {type(value).__name__}")
+
+
+def _shortened(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "…"

@@ -1,0 +1,272 @@
+"""Opening and writing files: compression found by content, damage reported, writes all or nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import queue
+import shutil
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from shortlist.errors import DataError, MissingExtraError
+
+BLOCK = 1 << 20
+STANDARD_INPUT = "-"
+
+
+class DamagedFileError(DataError):
+    """A compressed file is broken or cut off; what came before the damage could be read."""
+
+
+
+def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:
+    """The decompressed content of a file, or of standard input ("-"), in blocks of about a megabyte.
+
+    Everything that can still be read from a damaged file comes before the error that says so.
+    `on_bytes` is told how many bytes of the file itself were read, for a progress bar.
+    """
+    name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    with _open_raw(path) as file:
+        raw = _raw_blocks(file, on_bytes)
+        first = next(raw, b"")
+        raw = _chain(first, raw)
+        if first.startswith(b"\x1f\x8b"):
+            yield from _gunzip(raw, name)
+        elif first.startswith(b"\x28\xb5\x2f\xfd"):
+            yield from _unzstd(raw, name)
+        else:
+            yield from raw
+
+
+def in_background(blocks: Iterator[bytes], ahead: int = 4) -> Iterator[bytes]:
+    """The same blocks, read ahead by a thread: decompressing leaves the interpreter free meanwhile."""
+    ready: queue.Queue[bytes | BaseException | None] = queue.Queue(ahead)
+    stop = threading.Event()
+
+    def put(item: bytes | BaseException | None) -> None:
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for block in blocks:
+                put(block)
+                if stop.is_set():
+                    return
+            put(None)
+        except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
+            put(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        thread.join()
+
+
+def open_binary(path: str | Path) -> BinaryIO:
+    """A file, compressed or not, as a stream of bytes."""
+    return io.BufferedReader(_BlockReader(blocks_of(path)), BLOCK)
+
+
+def stored_size(path: str | Path) -> int | None:
+    """Size of the file on disk, if it has one."""
+    try:
+        return Path(path).stat().st_size if str(path) != STANDARD_INPUT else None
+    except OSError:
+        return None
+
+
+class _BlockReader(io.RawIOBase):
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while not self._rest:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._rest = memoryview(block)
+        size = min(len(target), len(self._rest))
+        target[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        if hasattr(self._blocks, "close"):
+            self._blocks.close()
+        super().close()
+
+
+@contextmanager
+def _open_raw(path: str | Path) -> Iterator[IO[bytes]]:
+    if str(path) == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(path).open("rb")
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file. Check the path.") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a folder; a file was expected.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened: {error.strerror}.") from None
+    with file:
+        yield file
+
+
+def _raw_blocks(file: IO[bytes], on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    while block := file.read(BLOCK):
+        on_bytes(len(block))
+        yield block
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _gunzip(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
+    member = zlib.decompressobj(wbits=31)
+    complete = False
+    for data in raw:
+        while data:
+            if complete:
+                # Some tools write several members one after the other, some pad the end with zeros.
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
+                member, complete = zlib.decompressobj(wbits=31), False
+            try:
+                content = member.decompress(data, BLOCK)
+            except zlib.error as error:
+                raise DamagedFileError(                    f"{name}: the gzip data is damaged ({error}). Fetch or write the file again."
+                ) from None
+            if content:
+                yield content
+            complete = member.eof
+            data = member.unused_data if complete else member.unconsumed_tail
+    if not complete:
+        raise DamagedFileError(f"{name}: the gzip data ends too early; the file is cut off. Fetch or write it again.")
+
+
+def _unzstd(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
+    zstandard = _import_zstandard(name)
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    for data in raw:
+        while data:
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            try:
+                content = frame.decompress(data)
+            except zstandard.ZstdError as error:
+                raise DamagedFileError(                    f"{name}: the zstd data is damaged ({error}). Fetch or write the file again."
+                ) from None
+            if content:
+                yield content
+            data = frame.unused_data if frame.eof else b""
+    if not frame.eof:
+        raise DamagedFileError(f"{name}: the zstd data ends too early; the file is cut off. Fetch or write it again.")
+
+
+def _import_zstandard(name: str) -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError(f"{name} is zstd-compressed: reading or writing it", "zstd") from None
+    return zstandard
+
+
+@contextmanager
+def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
+    """Write a whole file or none: into a neighbour first, synced, then renamed over the target.
+
+    The content is compressed when the name ends in .gz or .zst.
+    """
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = beside.open("wb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror}.") from None
+    try:
+        with file:
+            if path.suffix == ".gz":
+                # No time stamp and no name inside: the same data gives the same bytes.
+                with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+                    yield packed  # type: ignore[misc]
+            elif path.suffix == ".zst":
+                with _import_zstandard(str(path)).ZstdCompressor().stream_writer(file, closefd=False) as packed:
+                    yield packed
+            else:
+                yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync_folder(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
+    """Fill a new folder beside the target, then put it in the target's place in one rename.
+
+    An existing target is replaced; whether that is wanted is for the caller to check first.
+    """
+    folder = Path(folder)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        beside.mkdir(parents=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written: {error.strerror}.") from None
+    try:
+        yield beside
+        for file in beside.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+        if folder.exists():
+            folder.rename(old)
+        try:
+            beside.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+        sync_folder(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,60 @@
+"""Progress for long work: a bar with rate and time left on a terminal, log lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from types import TracebackType
+
+log = logging.getLogger("shortlist")
+
+SECONDS_BETWEEN_LOG_LINES = 30.0
+SECONDS_BEFORE_A_BAR_SHOWS = 0.5
+
+
+class Progress:
+    """Counts work done towards a total.
+
+    >>> with Progress("reading", total=10, unit="rows") as progress:
+    ...     progress.advance(10)
+    """
+
+    def __init__(self, what: str, total: int | None = None, unit: str = "it", show: bool = True) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done = 0
+        self._started = self._last_line = time.monotonic()
+        self._show = show
+        self._bar = None
+        if show and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=SECONDS_BEFORE_A_BAR_SHOWS
+            )
+
+    def advance(self, amount: int = 1) -> None:
+        self.done += amount
+        if self._bar is not None:
+            self._bar.update(amount)
+        elif self._show and time.monotonic() - self._last_line > SECONDS_BETWEEN_LOG_LINES:
+            self._last_line = time.monotonic()
+            log.info(self._line())
+
+    def _line(self) -> str:
+        seconds = time.monotonic() - self._started
+        rate = self.done / max(seconds, 1e-9)
+        line = f"{self.what}: {self.done:,} {self.unit} in {seconds:.0f} s, {rate:,.0f} {self.unit}/s"
+        if self.total:
+            left = max(self.total - self.done, 0) / max(rate, 1e-9)
+            line += f", {100 * self.done / self.total:.0f} %, {left:.0f} s left"
+        return line
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
