@@ -29,7 +29,7 @@ def as_array(rows, width):
 
 @st.composite
 def problems(draw):
-    """Ranked predictions without repeats, true labels, inverse propensities, and a k; any may be tiny or empty."""
+    """Ranked predictions without repeats, true labels, inverse propensities and a k; rows may be empty."""
     n_labels = draw(st.integers(1, 12))
     n_texts = draw(st.integers(1, 8))
     label = st.integers(0, n_labels - 1)
@@ -131,6 +131,18 @@ def test_macro_f1_differs_from_napkinxc_on_ids_by_labels_that_never_occur():
     expected = napkin.macro_f1_measure_at_k(truth, predictions)[0]
     assert expected == pytest.approx(1 / 8)  # ids 0 to 7, of which 1, 2, 4, 5 and 6 occur nowhere
     assert ours(predictions, truth, 1)["macro-F1@1"] == pytest.approx(1 / 3)  # labels 0, 3 and 7
+
+
+def test_macro_f1_knows_any_k_where_napkinxc_always_takes_five():
+    truth, predictions = [["a"], ["b"]], [["b", "a"], ["a", "c"]]
+    assert len(napkin.macro_f1_measure_at_k(truth, predictions, k=2)) == 5
+    assert family(ours([[1, 0], [0, 2]], [[0], [1]], 7), "macro-F1").shape == (7,)
+
+
+def test_macro_f1_without_a_miss_is_one_where_napkinxc_fails():
+    with pytest.raises(ValueError, match="empty"):
+        napkin.macro_f1_measure_at_k([[0]], [[0]])
+    assert ours([[0]], [[0]], 1)["macro-F1@1"] == 1.0
 
 
 @quick

@@ -5,10 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import queue
 import shutil
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +21,6 @@ STANDARD_INPUT = "-"
 
 class DamagedFileError(DataError):
     """A compressed file is broken or cut off; what came before the damage could be read."""
-
 
 
 def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:
@@ -43,40 +40,6 @@ def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: N
             yield from _unzstd(raw, name)
         else:
             yield from raw
-
-
-def in_background(blocks: Iterator[bytes], ahead: int = 4) -> Iterator[bytes]:
-    """The same blocks, read ahead by a thread: decompressing leaves the interpreter free meanwhile."""
-    ready: queue.Queue[bytes | BaseException | None] = queue.Queue(ahead)
-    stop = threading.Event()
-
-    def put(item: bytes | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                return ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        try:
-            for block in blocks:
-                put(block)
-                if stop.is_set():
-                    return
-            put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
-            put(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        thread.join()
 
 
 def open_binary(path: str | Path) -> BinaryIO:
@@ -123,7 +86,7 @@ def _open_raw(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        file = Path(path).open("rb")
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below, outside this try
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file. Check the path.") from None
     except IsADirectoryError:
@@ -160,7 +123,8 @@ def _gunzip(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
             try:
                 content = member.decompress(data, BLOCK)
             except zlib.error as error:
-                raise DamagedFileError(                    f"{name}: the gzip data is damaged ({error}). Fetch or write the file again."
+                raise DamagedFileError(
+                    f"{name}: the gzip data is damaged ({error}). Fetch or write the file again."
                 ) from None
             if content:
                 yield content
@@ -180,7 +144,8 @@ def _unzstd(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
             try:
                 content = frame.decompress(data)
             except zstandard.ZstdError as error:
-                raise DamagedFileError(                    f"{name}: the zstd data is damaged ({error}). Fetch or write the file again."
+                raise DamagedFileError(
+                    f"{name}: the zstd data is damaged ({error}). Fetch or write the file again."
                 ) from None
             if content:
                 yield content

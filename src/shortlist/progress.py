@@ -30,7 +30,12 @@ class Progress:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=SECONDS_BEFORE_A_BAR_SHOWS
+                desc=what,
+                total=total,
+                unit=unit,
+                unit_scale=True,
+                leave=False,
+                delay=SECONDS_BEFORE_A_BAR_SHOWS,
             )
 
     def advance(self, amount: int = 1) -> None:

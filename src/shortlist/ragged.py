@@ -47,10 +47,8 @@ class Ragged:
 
     def keep(self, mask: np.ndarray) -> Ragged:
         """Only the values whose mask is true; rows stay, and may become empty."""
-        kept = np.zeros(len(mask) + 1, dtype=np.int64)
-        np.cumsum(mask, out=kept[1:])
         weights = None if self.weights is None else self.weights[mask]
-        return Ragged(kept[self.indptr], self.values[mask], weights)
+        return Ragged(bounds_of(mask)[self.indptr], self.values[mask], weights)
 
     def to_csr(self, n_columns: int) -> sparse.csr_array:
         """As a float32 matrix; a value that stands twice in a row is added up."""
@@ -64,8 +62,7 @@ class Ragged:
     @staticmethod
     def from_lists(rows: Iterable[Sequence[int]]) -> Ragged:
         rows = list(rows)
-        indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=indptr[1:])
+        indptr = bounds_of([len(row) for row in rows])
         flat = [value for row in rows for value in row]
         return Ragged(indptr, np.asarray(flat, dtype=np.int32))
 
@@ -73,17 +70,14 @@ class Ragged:
     def from_csr(matrix: Any) -> Ragged:
         """The columns of a scipy matrix's stored non-zero values, with the values as weights."""
         matrix = sparse.csr_array(matrix)
-        rows = Ragged(
-            matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32)
-        )
+        rows = Ragged(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32))
         return rows.keep(matrix.data != 0)
 
     @staticmethod
     def concatenate(parts: Sequence[Ragged]) -> Ragged:
         """The rows of all parts, one part after the other."""
         counts = np.concatenate([part.counts for part in parts]) if parts else np.zeros(0, np.int64)
-        indptr = np.zeros(len(counts) + 1, dtype=np.int64)
-        np.cumsum(counts, out=indptr[1:])
+        indptr = bounds_of(counts)
         values = np.concatenate([part.values for part in parts]) if parts else np.zeros(0, np.int32)
         if not any(part.weights is not None for part in parts):
             return Ragged(indptr, values)
@@ -91,11 +85,17 @@ class Ragged:
         return Ragged(indptr, values, np.concatenate(ones))
 
 
+def bounds_of(sizes: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Where each of several runs of these sizes starts, and where the last one ends."""
+    bounds = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    return bounds
+
+
 def gather_positions(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the values of the chosen rows stand, and the row pointer of the result."""
     counts = indptr[rows + 1] - indptr[rows]
-    new_indptr = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(counts, out=new_indptr[1:])
+    new_indptr = bounds_of(counts)
     positions = np.arange(new_indptr[-1], dtype=np.int64)
     positions += np.repeat(indptr[rows] - new_indptr[:-1], counts)
     return positions, new_indptr

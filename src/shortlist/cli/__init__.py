@@ -1,1 +1,75 @@
-"""TODO."""
+"""The command line. Commands load what they need when they run, so that help is quick."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+import click
+
+from shortlist import __version__
+from shortlist.errors import ShortlistError
+
+COMMANDS = {
+    "data": "shortlist.cli.data",
+    "train": "shortlist.cli.models",
+    "predict": "shortlist.cli.models",
+    "evaluate": "shortlist.cli.models",
+    "recipes": "shortlist.cli.models",
+    "completion": "shortlist.cli.completion",
+}
+
+
+class Commands(click.Group):
+    """Finds commands in their modules, and turns our errors into one clear message and exit code 2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        import importlib
+
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ShortlistError as error:
+            click.echo(f"shortlist: {error}", err=True)
+            ctx.exit(2)
+        except MemoryError:
+            click.echo(
+                "shortlist: there is not enough memory for this. Close other programs or use less data.", err=True
+            )
+            ctx.exit(2)
+        except BrokenPipeError:
+            # Whoever read our output has had enough; Python must not complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(141)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Every command has its own --help with examples.",
+)
+@click.version_option(__version__, "-V", "--version", message="shortlist %(version)s")
+def shortlist() -> None:
+    """Short-text extreme classification: a short text in, the best few of millions of labels out.
+
+    \b
+    shortlist data describe pairs.jsonl          what is in the data
+    shortlist data split pairs.jsonl parts/      cut it into train and test
+    shortlist train parts/ --out model/          train a model
+    shortlist evaluate model/ parts/             measure it on the test part
+    shortlist predict model/ "red shoes"         use it
+    """
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+
+
+def main() -> None:
+    shortlist(prog_name="shortlist")

@@ -16,7 +16,7 @@ from shortlist.data.report import Report
 from shortlist.data.texts import Texts
 from shortlist.kernels.rows import first_in_row
 from shortlist.kernels.strings import StringTable, pack
-from shortlist.ragged import Ragged
+from shortlist.ragged import Ragged, bounds_of
 
 ROWS_PER_BLOCK = 8192
 
@@ -52,8 +52,8 @@ class DatasetBuilder:
     ) -> None:
         """Rows as bytes: all texts end to end, all labels end to end, and the sizes of each."""
         self._flush()
-        ids = self._table.add(label, _bounds(label_sizes))
-        rows = Ragged(_bounds(label_counts), ids, weights)
+        ids = self._table.add(label, bounds_of(label_sizes))
+        rows = Ragged(bounds_of(label_counts), ids, weights)
         first = first_in_row(rows.indptr, rows.values, len(self._table))
         self.report.repeated_labels += int(len(first) - np.count_nonzero(first))
         self.report.empty_texts += int(np.count_nonzero(text_sizes == 0))
@@ -83,15 +83,9 @@ class DatasetBuilder:
         buffer = np.concatenate(self._text_parts) if self._text_parts else np.zeros(0, np.uint8)
         self._text_parts.clear()
         return Dataset(
-            texts=Texts(buffer, _bounds(sizes)),
+            texts=Texts(buffer, bounds_of(sizes)),
             labels=Ragged.concatenate(self._label_parts),
             label_names=self._table.strings(),
             times=np.asarray(self._times) if self._times else None,
             report=self.report,
         )
-
-
-def _bounds(sizes: np.ndarray) -> np.ndarray:
-    bounds = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=bounds[1:])
-    return bounds

@@ -40,9 +40,13 @@ class Dataset:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self) -> None:
-        for what, other in (("label rows", self.labels), ("feature rows", self.features), ("times", self.times)):
-            rows = other.shape[0] if hasattr(other, "shape") else len(self.labels)
-            if other is not None and rows != len(self.texts):
+        sizes = {"label rows": len(self.labels)}
+        if self.features is not None:
+            sizes["feature rows"] = self.features.shape[0]
+        if self.times is not None:
+            sizes["times"] = len(self.times)
+        for what, rows in sizes.items():
+            if rows != len(self.texts):
                 raise DataError(f"there are {len(self.texts):,} texts but {rows:,} {what}; each text needs one")
 
     @staticmethod

@@ -21,7 +21,7 @@ from shortlist.kernels.json_rows import LABEL_BYTES, LABELS, LINES, ROWS, TEXT_B
 
 def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
     plain = options.weights is None and options.time is None and options.label_separator is None
-    plain = plain and options.labels is not None
+    plain = plain and options.labels is not None and options.text is not None
     parse = _PlainLines(options) if plain else None
     for lines, first_number in line_blocks(path, builder.report, options):
         if parse is not None:
@@ -36,13 +36,17 @@ class _PlainLines:
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.keys = [np.frombuffer(str(key).encode(), np.uint8) for key in (options.text, options.labels)]
+        self.text_key = np.frombuffer(str(options.text).encode(), np.uint8)
+        self.labels_key = np.frombuffer(str(options.labels).encode(), np.uint8)
         self._make_room(1 << 21)
 
     def _make_room(self, size: int) -> None:
         self.text, self.label = np.empty(size, np.uint8), np.empty(size, np.uint8)
         # A row takes at least 22 bytes of a line, a label 3: ample, and small enough to stay in cache.
-        self.text_sizes, self.label_counts = np.empty(size // 8 + 1, np.int64), np.empty(size // 8 + 1, np.int64)
+        self.text_sizes, self.label_counts = (
+            np.empty(size // 8 + 1, np.int64),
+            np.empty(size // 8 + 1, np.int64),
+        )
         self.label_sizes = np.empty(size // 2 + 1, np.int64)
 
     def read(self, lines: bytes, number: int, name: str, builder: DatasetBuilder) -> None:
@@ -55,7 +59,8 @@ class _PlainLines:
             at = scan_rows(
                 data,
                 at,
-                *self.keys,
+                self.text_key,
+                self.labels_key,
                 self.text,
                 self.text_sizes,
                 self.label,
@@ -109,7 +114,7 @@ def row_of(record: Any, options: ReadOptions) -> tuple[str, list[str], list[floa
         if field not in record:
             found = ", ".join(map(repr, record)) or "no fields"
             raise BadRow(f"there is no field {field!r}, only {found}", f"the fields {', '.join(map(repr, wanted))}")
-    text = checked_text(record[options.text], options.text)
+    text = checked_text(record[options.text], options.text) if options.text else ""
     labels, weights = checked_labels(record[options.labels], options) if options.labels else ([], None)
     if options.weights:
         weights = checked_weights(record[options.weights], labels, options.weights)

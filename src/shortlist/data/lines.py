@@ -6,9 +6,10 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
+from shortlist.background import in_background
 from shortlist.data.options import ReadOptions
 from shortlist.data.report import Report
-from shortlist.files import STANDARD_INPUT, DamagedFileError, blocks_of, in_background, stored_size
+from shortlist.files import STANDARD_INPUT, DamagedFileError, blocks_of, stored_size
 from shortlist.progress import Progress
 
 LONGEST_LINE = 16 << 20

@@ -13,7 +13,7 @@ from shortlist.errors import OptionError
 class ReadOptions:
     """Fields are columns, too: `text` names a JSON field, a CSV column or a Parquet column.
 
-    text             where the text is
+    text             where the text is; None when there is none to read (predictions, say)
     labels           where the labels are; None when there are none to read
     weights          where the labels' weights are (as many as labels), if anywhere
     time             where a time is kept, for splitting by it
@@ -26,7 +26,7 @@ class ReadOptions:
     label_names      a file of readable names for labels; found by itself when it lies beside the data
     """
 
-    text: str = "text"
+    text: str | None = "text"
     labels: str | None = "labels"
     weights: str | None = None
     time: str | None = None

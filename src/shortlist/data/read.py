@@ -19,7 +19,14 @@ from shortlist.errors import DataError, OptionError
 from shortlist.files import STANDARD_INPUT
 
 PACKED = (".gz", ".zst")
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
 
 
 def read(source: Any, part: str | None = None, *, format: str | None = None, **options: Any) -> Dataset:
@@ -109,7 +116,7 @@ def _read_rows(rows: Iterable[Any], builder: DatasetBuilder, options: ReadOption
             if isinstance(row, Mapping):
                 record = dict(row)
             elif isinstance(row, (tuple, list)) and len(row) == 2:
-                record = {options.text: row[0], str(options.labels): row[1]}
+                record = {str(options.text): row[0], str(options.labels): row[1]}
             else:
                 raise BadRow(f"an item of type {type(row).__name__}", "(text, labels) pairs or dictionaries")
             builder.add_row(*row_of(record, options))

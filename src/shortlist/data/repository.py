@@ -51,7 +51,9 @@ def read_part(folder: Path, part: str, options: ReadOptions) -> Dataset:
     else:
         raise DataError(f"{folder}: there is no {part} part in any of the Repository's forms.")
     if part == "test":
-        dataset = replace(dataset, filter_pairs=_filter_pairs(folder, dataset, report, options))
+        filter_file = _first_existing(folder, ("filter_labels_test.txt",))
+        if filter_file is not None:
+            dataset = replace(dataset, filter_pairs=read_filter_pairs(filter_file, dataset, report, options))
     return dataset
 
 
@@ -71,9 +73,23 @@ def read_single_file(path: Path, options: ReadOptions) -> Dataset:
 def _find(folder: Path, part: str, kind: str) -> Path | None:
     names = {
         "json": ["{0}.json"],
-        "labels": ["{0}_X_Y.txt", "{0}_X_Y.npz", "Y.{0}.npz", "{0}_Y.npz", "{0}_labels.txt", "{0}.labels.txt"],
+        "labels": [
+            "{0}_X_Y.txt",
+            "{0}_X_Y.npz",
+            "Y.{0}.npz",
+            "{0}_Y.npz",
+            "{0}_labels.txt",
+            "{0}.labels.txt",
+        ],
         "features": ["{0}_X_Xf.txt", "{0}_X_Xf.npz", "X.{0}.npz", "{0}_X.npz", "X.{0}.tfidf.npz"],
-        "texts": ["{0}.raw.txt", "{0}_raw_texts.txt", "{0}_texts.txt", "{0}_X.txt", "X.{0}.txt", "raw/{0}_X.txt"],
+        "texts": [
+            "{0}.raw.txt",
+            "{0}_raw_texts.txt",
+            "{0}_texts.txt",
+            "{0}_X.txt",
+            "X.{0}.txt",
+            "raw/{0}_X.txt",
+        ],
         "single": ["{0}.txt", "*_{0}.txt"],
     }[kind]
     for name in names:
@@ -151,7 +167,8 @@ def _label_texts(folder: Path, report: Report, options: ReadOptions) -> tuple[li
     path = next((folder / f"lbl.json{packed}" for packed in PACKED if (folder / f"lbl.json{packed}").is_file()), None)
     if path is None:
         return [], {}
-    names, titles = [], []
+    names: list[str] = []
+    titles: list[str] = []
     for record, number in _json_records(path, report, options):
         # A label that cannot be read keeps its number: targets are positions in this file.
         known = record if isinstance(record, dict) else {}
@@ -172,14 +189,14 @@ def _read_pair(label_file: Path, folder: Path, part: str, report: Report, option
         texts = read_text_lines(text_file, report, options)
     feature_file = _find(folder, part, "features")
     if feature_file is not None and texts is None:
-        features, more_bad = _read_matrix(feature_file, report, options)
+        features, more_bad = read_matrix(feature_file, report, options)
         bad_rows = np.union1d(bad_rows, more_bad)
     if features is None and texts is None:
         raise DataError(
             f"{folder}: {label_file.name} has labels, but there are neither texts nor features beside it. "
             f"Expected e.g. {label_file.name.replace('X_Y', 'X_Xf')} or {PREFIXES[part][0]}.raw.txt."
         )
-    n_rows = len(texts) if texts is not None else features.shape[0]
+    n_rows = features.shape[0] if texts is None and features is not None else len(texts or ())
     if n_rows != len(labels):
         raise DataError(
             f"{label_file}: {len(labels):,} rows of labels, but {text_file or feature_file} has {n_rows:,} rows; "
@@ -188,8 +205,10 @@ def _read_pair(label_file: Path, folder: Path, part: str, report: Report, option
     dataset = _assemble(texts, labels, n_labels, features, bad_rows, report)
     label_feature_file = _first_existing(folder, ("lbl_X_Xf.txt", "lbl_X_Xf.npz"))
     if label_feature_file is not None:
-        dataset = replace(dataset, label_features=_read_matrix(label_feature_file, report, options)[0])
-    label_texts = _first_existing(folder, ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt"))
+        dataset = replace(dataset, label_features=read_matrix(label_feature_file, report, options)[0])
+    label_texts = _first_existing(
+        folder, ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt")
+    )
     if names is not None:
         dataset = replace(dataset, label_names=names)
     elif label_texts is not None:
@@ -203,7 +222,7 @@ def _first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _read_matrix(path: Path, report: Report, options: ReadOptions) -> tuple[Any, np.ndarray]:
+def read_matrix(path: Path, report: Report, options: ReadOptions) -> tuple[Any, np.ndarray]:
     if path.suffix == ".npz":
         return _read_npz(path), np.zeros(0, np.int64)
     read = read_sparse_text(path, report, options)
@@ -225,7 +244,7 @@ def _read_label_file(
         lines = read_text_lines(path, report, options)
         rows = [[table.setdefault(name, len(table)) for name in dict.fromkeys(line.split())] for line in lines]
         return Ragged.from_lists(rows), len(table), list(table), np.zeros(0, np.int64)
-    matrix, bad_rows = _read_matrix(path, report, options)
+    matrix, bad_rows = read_matrix(path, report, options)
     labels = Ragged.from_csr(matrix)
     if labels.weights is not None and np.all(labels.weights == 1):
         labels = Ragged(labels.indptr, labels.values)
@@ -262,10 +281,8 @@ def _assemble(
     return dataset
 
 
-def _filter_pairs(folder: Path, dataset: Dataset, report: Report, options: ReadOptions) -> np.ndarray | None:
-    path = _first_existing(folder, ("filter_labels_test.txt",))
-    if path is None:
-        return None
+def read_filter_pairs(path: Path, dataset: Dataset, report: Report, options: ReadOptions) -> np.ndarray:
+    """`filter_labels_test.txt`: a text's number and a label's number a line."""
     pairs = []
     for lines, first in line_blocks(path, report, options):
         for offset, line in enumerate(lines.split(b"\n")[:-1]):

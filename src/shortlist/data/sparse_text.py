@@ -15,13 +15,25 @@ from shortlist.data.report import Report
 from shortlist.errors import DataError
 from shortlist.files import write_atomically
 from shortlist.kernels import sparse_text as kernel
-from shortlist.ragged import Ragged
+from shortlist.ragged import Ragged, bounds_of
 
 _WRONG = {
-    kernel.NOT_A_PAIR: ("something that is not column:value", "pairs such as 17:0.25 with spaces between them"),
-    kernel.COLUMN_TOO_LARGE: ("a column number too large for the header", "columns from 0 to the header's number − 1"),
-    kernel.LABEL_TOO_LARGE: ("a label number too large for the header", "labels from 0 to the header's number − 1"),
-    kernel.NOT_A_LABEL: ("something that is not a list of label numbers", "labels such as 3,17 and then a space"),
+    kernel.NOT_A_PAIR: (
+        "something that is not column:value",
+        "pairs such as 17:0.25 with spaces between them",
+    ),
+    kernel.COLUMN_TOO_LARGE: (
+        "a column number too large for the header",
+        "columns from 0 to the header's number − 1",
+    ),
+    kernel.LABEL_TOO_LARGE: (
+        "a label number too large for the header",
+        "labels from 0 to the header's number − 1",
+    ),
+    kernel.NOT_A_LABEL: (
+        "something that is not a list of label numbers",
+        "labels such as 3,17 and then a space",
+    ),
 }
 
 
@@ -44,9 +56,7 @@ def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labe
     sizes = _header(header, path, 3 if with_labels else 2)
     n_labels = sizes[2] if with_labels else 0
     parts = [_read_block(rest, 2, path, report, with_labels, n_labels, sizes[1])] if rest else []
-    parts += [
-        _read_block(block, number, path, report, with_labels, n_labels, sizes[1]) for block, number in blocks
-    ]
+    parts += [_read_block(block, number, path, report, with_labels, n_labels, sizes[1]) for block, number in blocks]
     columns, values, pair_counts, labels, label_counts, wrong = (
         (np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else (np.zeros(0, np.int64),) * 6
     )
@@ -54,10 +64,11 @@ def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labe
     if n_rows != sizes[0]:
         report.add(str(path), 1, f"the header says {sizes[0]:,} rows, the file has {n_rows:,}", "a complete file")
     matrix = sparse.csr_array(
-        (values.astype(np.float32), columns.astype(np.int32), _bounds(pair_counts)), shape=(n_rows, sizes[1])
+        (values.astype(np.float32), columns.astype(np.int32), bounds_of(pair_counts)),
+        shape=(n_rows, sizes[1]),
     )
     matrix.sum_duplicates()
-    rows = Ragged(_bounds(label_counts), labels.astype(np.int32)) if with_labels else None
+    rows = Ragged(bounds_of(label_counts), labels.astype(np.int32)) if with_labels else None
     return SparseFile(matrix, rows, n_labels, np.flatnonzero(wrong))
 
 
@@ -89,7 +100,17 @@ def _read_block(
     label_counts, pair_counts, wrong = (np.zeros(n_lines, np.int64) for _ in range(3))
     counters = np.zeros(3, np.int64)
     kernel.read_sparse_rows(
-        data, with_labels, n_labels, n_columns, labels, label_counts, columns, values, pair_counts, wrong, counters
+        data,
+        with_labels,
+        n_labels,
+        n_columns,
+        labels,
+        label_counts,
+        columns,
+        values,
+        pair_counts,
+        wrong,
+        counters,
     )
     for row in np.flatnonzero(wrong):
         what, expected = _WRONG[int(wrong[row])]
@@ -118,9 +139,3 @@ def write_sparse_text(path: Path, matrix: Any, labels: Ragged | None = None, n_l
             if labels is not None:
                 line = ",".join(map(str, labels.row(row).tolist())) + " " + line
             file.write(line.encode() + b"\n")
-
-
-def _bounds(counts: np.ndarray) -> np.ndarray:
-    bounds = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    return bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +43,8 @@ def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, se
         try:
             if len(row) != len(columns):
                 raise BadRow(
-                    f"{len(row)} columns", f"{len(columns)} as in the first line (does a {separator!r} need quotes?)"
+                    f"{len(row)} columns",
+                    f"{len(columns)} as in the first line (does a {separator!r} need quotes?)",
                 )
             record: dict[str, Any] = dict(zip(columns, row, strict=True))
             if options.weights:
@@ -92,7 +94,7 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
 
 
 def _columns_without_header(first: list[str], options: ReadOptions) -> list[str]:
-    columns = [options.text, *([options.labels] if options.labels else [])]
+    columns = [column for column in (options.text, options.labels) if column]
     return columns + [f"column {i + 1}" for i in range(len(columns), len(first))]
 
 
@@ -105,15 +107,14 @@ def _weights(value: str, separator: str) -> list[float]:
 
 def read_parquet(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
     pyarrow = import_pyarrow("reading Parquet")
-    import pyarrow.parquet
-
+    parquet = importlib.import_module("pyarrow.parquet")
     name = name_of(path)
     try:
         with Path(path).open("rb") as file:
             plain = file.read(4) == b"PAR1"
         # Parquet is read from its end, so a compressed one has to be unpacked first.
         source = str(path) if plain else pyarrow.BufferReader(b"".join(blocks_of(path)))
-        file = pyarrow.parquet.ParquetFile(source)
+        file = parquet.ParquetFile(source)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file. Check the path.") from None
     except (pyarrow.ArrowException, OSError) as error:
@@ -150,9 +151,7 @@ def _wanted_columns(names: list[str], options: ReadOptions, name: str) -> list[s
     return wanted
 
 
-def _read_batches(
-    batches: Any, name: str, builder: DatasetBuilder, options: ReadOptions, progress: Progress
-) -> None:
+def _read_batches(batches: Any, name: str, builder: DatasetBuilder, options: ReadOptions, progress: Progress) -> None:
     number = 0
     for batch in batches:
         for record in batch.to_pylist():

@@ -8,7 +8,6 @@ from typing import Any
 
 from shortlist.data.options import ReadOptions
 
-
 VALID_TEXT = "UTF-8 text (where a file is in another encoding, say so with encoding=)"
 
 
@@ -66,7 +65,7 @@ def checked_weight(value: Any) -> float:
 
 
 def split_labels(value: str, separator: str) -> list[str]:
-    """"a; b;;c" is three labels: space around them and empty ones do not count."""
+    """ "a; b;;c" is three labels: space around them and empty ones do not count."""
     return [part for part in (part.strip() for part in value.split(separator)) if part]
 
 

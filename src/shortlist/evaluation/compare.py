@@ -72,6 +72,7 @@ def compare(first: Evaluation, second: Evaluation, *, resamples: int = 1000, see
     Both are measured on the same resamples, so what is hard for both cancels out. Macro-F1 and coverage
     are not made of shares of texts and are left out.
 
+    >>> from shortlist.evaluation import evaluate
     >>> truth = [["hats"], ["shoes"]]
     >>> better, worse = evaluate([["hats"], ["shoes"]], truth), evaluate([["hats"], ["hats"]], truth)
     >>> compare(better, worse)["P@1"].value

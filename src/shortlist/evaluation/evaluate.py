@@ -72,8 +72,8 @@ class Evaluation:
         families = [family for family in FAMILIES if f"{family}@{self.k[0]}" in self.values]
         rows = [[family, *(self._cell(f"{family}@{k}") for k in self.k)] for family in families]
         parts = [table(["%", *(f"@{k}" for k in self.k)], rows)]
-        counts = f"{self.texts:,} texts, {self.labels:,} labels"
-        parts.append(counts + (f"; {self.left_out:,} texts left out" if self.left_out else ""))
+        counts = f"texts: {self.texts:,}   labels in the truth: {self.labels:,}"
+        parts.append(counts + (f"   texts left out: {self.left_out:,}" if self.left_out else ""))
         if self.quantiles:
             names = list(self.quantiles[0].contributions)
             header = [
@@ -146,7 +146,7 @@ def evaluate(
     notes = row_notes(predictions, truth)
     if len(pair_rows):
         ranked, true_rows = drop_pairs(ranked, true_rows, pair_rows, merged.label_ids(pair_labels))
-        notes.append(f"{len(pair_rows):,} filter pairs do not count.")
+        notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
     n_texts = len(true_rows)
     if unseen == "ignore" and merged.frequencies is not None:
         true_rows = true_rows.keep(merged.frequencies[true_rows.values] > 0)
@@ -172,7 +172,9 @@ def evaluate(
         hits=hits,
     )
     if merged.frequencies is not None:
-        evaluation.quantiles = label_quantiles(hits, merged.frequencies[: merged.n_known], ks)
+        known = np.arange(merged.n_known)
+        labels = known[merged.frequencies[known] > 0] if unseen == "ignore" else known
+        evaluation.quantiles = label_quantiles(hits, merged.frequencies, labels, ks)
     if intervals:
         for name, values in resample(per_text(hits, ks), resamples, seed).items():
             evaluation.intervals[name] = percentile_interval(100 * values)
@@ -185,13 +187,13 @@ def prediction_notes(hits: Hits, ranked: np.ndarray) -> list[str]:
     there = hits.ranked >= 0
     without = int(hits.n_texts - there.any(axis=0).sum())
     if without:
-        notes.append(f"{without:,} texts have no prediction; they count as misses.")
+        notes.append(f"Texts without any prediction: {without:,}. They count as misses.")
     places = len(hits.ranked)
     if not there[-1].any():
         notes.append(f"No text has {places} predictions; missing places count as misses.")
     repeats = int((ranked[:, :places] >= 0).sum() - there.sum())
     if repeats:
-        notes.append(f"{repeats:,} predictions repeat a label of the same text; repeats count as misses.")
+        notes.append(f"Predictions that repeat a label of the same text: {repeats:,}. They count as misses.")
     return notes
 
 

@@ -14,9 +14,7 @@ def split_pairs(pairs: Any, n_texts: int) -> tuple[np.ndarray, list[Any]]:
     """The text rows and the labels of (row, label) pairs: a list of tuples or an array with two columns."""
     if isinstance(pairs, np.ndarray):
         if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
-            raise OptionError(
-                f"filter pairs must have two columns (text row, label), not shape {pairs.shape}"
-            )
+            raise OptionError(f"filter pairs must have two columns (text row, label), not shape {pairs.shape}")
         rows, labels = pairs.reshape(-1, 2)[:, 0], pairs.reshape(-1, 2)[:, 1].tolist()
     else:
         pairs = list(pairs)

@@ -6,9 +6,9 @@ Two kinds of labels are kept apart: names (strings) and ids (whole numbers). The
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,7 @@ def top_scores(matrix: Any, width: int) -> np.ndarray:
         matrix.sum_duplicates()
     check_scores(matrix.data)
     top = np.empty((matrix.shape[0], width), np.int32)
-    top_of_rows(
-        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64), top
-    )
+    top_of_rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64), top)
     return top
 
 
@@ -118,27 +116,28 @@ def check_ids(ids: np.ndarray, what: str, lowest: int) -> None:
 def flatten(rows: Any, what: str, width: int | None) -> tuple[Ragged, list[str] | None, bool]:
     """Python lists of labels, or of (label, score, ...) tuples, one list per text."""
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        raise OptionError(
-            f"{what}: expected a list with one list of labels per text, not {type(rows).__name__}"
-        )
+        raise OptionError(f"{what}: expected a list with one list of labels per text, not {type(rows).__name__}")
     flat: list[Any] = []
     ends = [0]
     for number, row in enumerate(rows):
-        if isinstance(row, str) or not isinstance(row, Iterable):
-            raise OptionError(f"{what}: text {number} should have a list of labels, not {row!r}")
-        labels = list(row)
+        labels = row
+        if type(row) is not list:  # spares the slow check for the usual case
+            if isinstance(row, str) or not isinstance(row, Iterable):
+                raise OptionError(f"{what}: text {number} should have a list of labels, not {row!r}")
+            labels = list(row)
         if labels and isinstance(labels[0], tuple):
             labels = by_score(labels, what, number)
-        flat.extend(islice(labels, width))
+        flat += labels if width is None or len(labels) <= width else labels[:width]
         ends.append(len(flat))
     indptr = np.asarray(ends, np.int64)
     if not flat:
         return Ragged(indptr, np.zeros(0, np.int32)), None, True
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
-        position: dict[str, int] = {}
-        ids = [position.setdefault(label, len(position)) for label in flat]
-        return Ragged(indptr, np.asarray(ids, np.int32)), list(position), False
+        names = list(dict.fromkeys(flat))
+        position = dict(zip(names, range(len(names)), strict=True))
+        ids = np.fromiter(map(position.__getitem__, flat), np.int32, len(flat))
+        return Ragged(indptr, ids), names, False
     if all(issubclass(kind, int | np.integer) for kind in kinds):
         numbers = np.asarray(flat, np.int64)
         check_ids(numbers, what, lowest=-1)
@@ -150,9 +149,10 @@ def flatten(rows: Any, what: str, width: int | None) -> tuple[Ragged, list[str] 
 def by_score(pairs: list[Any], what: str, row: int) -> list[Any]:
     """The labels of (label, score, ...) tuples, best first; sorting is stable, so ranked ones stay."""
     try:
-        if any(pair[1] != pair[1] for pair in pairs):
+        scores = [-pair[1] for pair in pairs]
+        if any(map(math.isnan, scores)):
             raise DataError(f"{what}: text {row} has a score that is not a number (NaN)")
-        return [pair[0] for pair in sorted(pairs, key=lambda pair: -pair[1])]
+        return [pairs[place][0] for place in sorted(range(len(pairs)), key=scores.__getitem__)]
     except (TypeError, IndexError):
         raise OptionError(f"{what}: text {row} should have (label, score) tuples, not {pairs!r}") from None
 
@@ -177,18 +177,14 @@ class Merged:
             return np.asarray([(self.position or {}).get(label, -1) for label in labels], np.int64)
         ids = np.asarray(labels)
         if not np.issubdtype(ids.dtype, np.integer):
-            raise OptionError(
-                "filter pairs must be (text row, label) with labels that are all names or all ids"
-            )
+            raise OptionError("filter pairs must be (text row, label) with labels that are all names or all ids")
         if self.position is None:
             return ids.astype(np.int64)
         if self.truth_ids is None:
             raise OptionError("filter pairs hold label ids, but predictions and truth hold names")
         if ids.size and (ids.min() < 0 or ids.max() >= len(self.truth_ids)):
             wrong = ids.min() if ids.min() < 0 else ids.max()
-            raise DataError(
-                f"filter pairs name label {wrong}, but the truth has {len(self.truth_ids):,} labels"
-            )
+            raise DataError(f"filter pairs name label {wrong}, but the truth has {len(self.truth_ids):,} labels")
         return self.truth_ids[ids]
 
 
@@ -252,9 +248,7 @@ def read_train(train: Train | None, with_names: bool) -> tuple[Sequence[str], np
     except (TypeError, ValueError):
         raise OptionError("train must be a Dataset or a pair (label frequencies, number of texts)") from None
     if with_names != isinstance(frequencies, Mapping):
-        wanted = (
-            "a dict from label name to frequency" if with_names else "an array of frequencies by label id"
-        )
+        wanted = "a dict from label name to frequency" if with_names else "an array of frequencies by label id"
         raise OptionError(f"train: with these labels the frequencies must be {wanted}")
     names = list(frequencies) if with_names else []
     counts = np.asarray(list(frequencies.values()) if with_names else frequencies, np.int64)

@@ -27,9 +27,7 @@ class Hits:
     correct: np.ndarray  # bool, places × texts
     n_true: np.ndarray  # int64, true labels of each text
     true_counts: np.ndarray  # int64, texts that each label truly belongs to
-    gains: np.ndarray | None = (
-        None  # float64, what a hit of each label is worth: 1 / propensity; at -1 a zero
-    )
+    gains: np.ndarray | None = None  # float64, what a hit of each label is worth: 1 / propensity; at -1 a zero
     best: np.ndarray | None = None  # float64, places × texts: the largest gains a text's truth offers
 
     @property
@@ -52,7 +50,7 @@ class PerText:
 
 def check_k(k: int | Iterable[int]) -> tuple[int, ...]:
     """The wanted cut-offs as ascending whole numbers, each once."""
-    wanted = [k] if isinstance(k, int | np.integer) else list(k)
+    wanted = list(k) if isinstance(k, Iterable) else [k]
     if not wanted or any(not isinstance(one, int | np.integer) or one < 1 for one in wanted):
         raise OptionError(f"k must be one or more whole numbers from 1 upwards, such as (1, 3, 5), not {k!r}")
     return tuple(sorted({int(one) for one in wanted}))

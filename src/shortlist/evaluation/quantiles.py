@@ -22,17 +22,17 @@ class Quantile:
 
 
 def label_quantiles(
-    hits: Hits, frequencies: np.ndarray, ks: Iterable[int], bins: int = BINS
+    hits: Hits, frequencies: np.ndarray, labels: np.ndarray, ks: Iterable[int], bins: int = BINS
 ) -> list[Quantile]:
     """Bins of equally many labels, the most frequent first; their contributions add up to P@k.
 
-    `frequencies` has one entry per label that can be a hit; of equal ones the smaller id comes first.
+    `labels` are the ids to divide, all that can be a hit; of equally frequent ones the smaller id comes first.
     """
-    order = np.argsort(-frequencies, kind="stable")
+    order = labels[np.argsort(-frequencies[labels], kind="stable")]
     members = [part for part in np.array_split(order, bins) if len(part)]
-    bin_of_label = np.empty(len(frequencies), np.int64)
-    for number, labels in enumerate(members):
-        bin_of_label[labels] = number
+    bin_of_label = np.zeros(len(frequencies), np.int64)
+    for number, ids in enumerate(members):
+        bin_of_label[ids] = number
     contributions = {}
     for k in ks:
         hit_labels = hits.ranked[:k][hits.correct[:k]]
@@ -40,9 +40,9 @@ def label_quantiles(
         contributions[f"P@{k}"] = 100 * found / (k * max(hits.n_texts, 1))
     return [
         Quantile(
-            len(labels),
-            float(frequencies[labels].mean()),
+            len(ids),
+            float(frequencies[ids].mean()),
             {name: float(shares[number]) for name, shares in contributions.items()},
         )
-        for number, labels in enumerate(members)
+        for number, ids in enumerate(members)
     ]

@@ -267,7 +267,17 @@ def scan_rows(data, at, text_key, labels_key, text, text_sizes, label, label_siz
                 counters[LABEL_BYTES],
             )
             understood, text_now, label_now, labels_now = _scan_line(
-                data, start, end, text_key, labels_key, text, text_filled, label, label_filled, label_sizes, labels
+                data,
+                start,
+                end,
+                text_key,
+                labels_key,
+                text,
+                text_filled,
+                label,
+                label_filled,
+                label_sizes,
+                labels,
             )
             if not understood:
                 return at

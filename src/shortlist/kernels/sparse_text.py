@@ -104,7 +104,17 @@ def _read_pairs(data, at, n_columns, columns, values, count):
 
 @njit(cache=True, nogil=True)
 def read_sparse_rows(
-    data, with_labels, n_labels, n_columns, labels, label_counts, columns, values, pair_counts, wrong, counters
+    data,
+    with_labels,
+    n_labels,
+    n_columns,
+    labels,
+    label_counts,
+    columns,
+    values,
+    pair_counts,
+    wrong,
+    counters,
 ):
     """Every line of `data`, which ends in a newline, becomes a row; a wrong one is empty and marked."""
     at = 0

@@ -13,7 +13,7 @@ from shortlist.errors import OptionError
 @contextmanager
 def use_threads(threads: int | None) -> Iterator[int]:
     """Run the block with this many kernel threads (None: as many as there are)."""
-    most = numba.config.NUMBA_NUM_THREADS
+    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if threads is not None and threads < 1:
         raise OptionError(f"threads must be at least 1, not {threads}")
     before = numba.get_num_threads()

@@ -32,13 +32,25 @@ def _row_information(row, tokens, indptr, starts, ends, contexts, skip_own, coun
 
 @njit(cache=True, nogil=True, parallel=True)
 def positive_information(
-    tokens, indptr, starts, ends, contexts, skip_own, log_rows, log_contexts, out_indptr, columns, information
+    tokens,
+    indptr,
+    starts,
+    ends,
+    contexts,
+    skip_own,
+    log_rows,
+    log_contexts,
+    weights,
+    out_indptr,
+    columns,
+    information,
 ):
     """Positive pointwise mutual information of rows (words) and contexts, in two calls.
 
     `tokens[indptr[w]:indptr[w + 1]]` are the places where word w stands; around token t it meets
     `contexts[starts[t]:ends[t]]`, without position t itself if `skip_own`. A pair met n times has
-    the information `log(n) - log_rows[w] - log_contexts[c]`; only what is above zero is kept.
+    the information `log(n) - log_rows[w] - log_contexts[c]`; what is above zero
+    is kept, times `weights[w]`.
     With empty `columns` the kernel counts: `out_indptr[w + 1]` becomes the number of pairs of word w.
     Otherwise it fills `columns` (ascending) and `information` along `out_indptr`.
     """
@@ -48,9 +60,7 @@ def positive_information(
         counts = np.zeros(len(log_contexts), np.int32)
         touched = np.empty(len(log_contexts), np.int32)
         for row in range(turn, n_rows, TURNS):
-            n_touched = _row_information(
-                row, tokens, indptr, starts, ends, contexts, skip_own, counts, touched
-            )
+            n_touched = _row_information(row, tokens, indptr, starts, ends, contexts, skip_own, counts, touched)
             if filling:
                 met = np.sort(touched[:n_touched])
             else:
@@ -63,7 +73,7 @@ def positive_information(
                 if value > 0:
                     if filling:
                         columns[at] = context
-                        information[at] = value
+                        information[at] = weights[row] * value
                     at += 1
             if not filling:
                 out_indptr[row + 1] = at

@@ -1,1 +1,6 @@
-"""TODO."""
+"""Trained models: what they can do, how they are stored, and the recipes that make them."""
+
+from shortlist.model.base import Model, Prediction
+from shortlist.model.registry import load, recipes, train
+
+__all__ = ["Model", "Prediction", "load", "recipes", "train"]

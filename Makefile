@@ -1,0 +1,57 @@
+# Everything runs in a virtual environment of the project's own, made on first use.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN = $(VENV)/bin
+DATA ?= ../shared/data
+
+.PHONY: demo test quick check format bench peers clean
+
+demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md
+	$(BIN)/python demo/run.py demo-output
+
+test: check  ## the linters, the type checker and all tests
+	$(BIN)/python -m pytest -q
+
+quick: $(VENV)/.dev  ## the tests a developer runs all the time
+	$(BIN)/python -m pytest -q -x -m "not slow"
+
+check: $(VENV)/.dev  ## linters and type checker
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## let ruff mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the other; DATA=folder of data sets
+	$(BIN)/python benchmarks/reading.py $(DATA)/commit-files/train.jsonl.gz
+	$(BIN)/python benchmarks/label_tree.py $(DATA)/commit-files --peers-python $(VENV)-peers/bin/python
+	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/learnt_vectors.py $(DATA)/tibkat-sid
+	$(BIN)/python benchmarks/baselines.py $(DATA)/*
+
+peers: $(VENV)-peers/.installed  ## other tools to compare with, in a virtual environment of their own
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[icd10]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[parquet,zstd,icd10,test,check,bench]"
+	touch $@ $(VENV)/.demo
+
+# PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.
+$(VENV)-peers/.installed: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(VENV)-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	touch $@
+
+clean:  ## compiled kernels, caches, outputs (the virtual environments stay)
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output dist

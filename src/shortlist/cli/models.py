@@ -1,0 +1,183 @@
+"""`shortlist train`, `predict`, `evaluate`, `recipes`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from shortlist.cli.reading import only_part, read_and_tell, reading_options
+from shortlist.errors import OptionError
+
+if TYPE_CHECKING:
+    from shortlist.data import Dataset
+
+
+def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """NAME=VALUE options; values that are JSON (numbers, true, lists) become what they say."""
+    options: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{item!r} is not NAME=VALUE")
+        try:
+            options[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            options[name.replace("-", "_")] = value
+    return options
+
+
+@click.command()
+@click.argument("source")
+@click.option("--recipe", default="centroid", show_default=True, help="See `shortlist recipes`.")
+@click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
+@click.option("--set", "options", multiple=True, callback=_values, help="NAME=VALUE: an option of the recipe.")
+@reading_options
+def train(source: str, recipe: str, out: str, options: dict[str, Any], reading: dict[str, Any]) -> None:
+    """Train a model on SOURCE (a file, or a folder with a train part) and save it.
+
+    \b
+    shortlist train pairs.jsonl --out model/
+    shortlist train parts/ --recipe centroid --set min_count=2 --out model/
+    """
+    from shortlist.model import train as train_model
+
+    dataset = read_and_tell(source, only_part(source, "train"), reading)
+    start = time.perf_counter()
+    model = train_model(dataset, recipe, **options)
+    model.save(out)
+    click.echo(f"{out}: {recipe}, {dataset} in {time.perf_counter() - start:.1f} s")
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("texts", nargs=-1)
+@click.option("-k", default=5, show_default=True, help="How many labels.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line a text, as `shortlist evaluate` reads them.")
+def predict(model: str, texts: tuple[str, ...], k: int, as_json: bool) -> None:
+    """Print the best labels for TEXTS; without any, for each line of standard input.
+
+    \b
+    shortlist predict model/ "red shoes" "blue hat" -k 3
+    cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
+    """
+    from shortlist.files import open_binary
+    from shortlist.model import load
+
+    loaded = load(model)
+    lines = list(texts) or [line.decode(errors="replace").rstrip("\r\n") for line in open_binary("-")]
+    for text, predictions in zip(lines, loaded.predict(lines, k), strict=True):
+        if as_json:
+            labels, scores = [p.label for p in predictions], [round(p.score, 6) for p in predictions]
+            click.echo(json.dumps({"text": text, "labels": labels, "scores": scores}, ensure_ascii=False))
+            continue
+        click.echo(text)
+        for prediction in predictions:
+            name = "" if prediction.name == prediction.label else f"  {prediction.name}"
+            click.echo(f"  {prediction.score:6.3f}  {prediction.label}{name}")
+
+
+@click.command()
+@click.argument("predictions", type=click.Path())
+@click.argument("truth", type=click.Path())
+@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and quantiles.")
+@click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
+@click.option(
+    "--unseen",
+    type=click.Choice(["count", "ignore"]),
+    default="count",
+    show_default=True,
+    help="Whether labels that do not occur in training count.",
+)
+@click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
+@click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
+@click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
+@click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@reading_options
+def evaluate(
+    predictions: str,
+    truth: str,
+    train_source: str | None,
+    ks: str,
+    unseen: Literal["count", "ignore"],
+    intervals: bool,
+    filter_file: str | None,
+    a: float,
+    b: float,
+    as_json: bool,
+    reading: dict[str, Any],
+) -> None:
+    """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
+
+    TRUTH is a file, or a folder with a test part; its train part, if any, serves for propensities. A file of
+    predictions has one line a text of TRUTH, in the same order: {"labels": [best, second, …], "scores": […]}.
+
+    \b
+    shortlist evaluate model/ parts/
+    shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
+    shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
+    """
+    from shortlist.data.predictions import read_predictions
+    from shortlist.evaluation import evaluate as measure
+    from shortlist.model.folder import is_model
+
+    cut = _ranks(ks)
+    truth_data = read_and_tell(truth, only_part(truth, "test"), reading)
+    train_data = _train_data(truth, train_source, reading)
+    predicted: Any
+    if Path(predictions).is_dir() and is_model(Path(predictions)):
+        from shortlist.model import load
+
+        predicted = load(predictions).predict_dataset(truth_data, max(cut))
+    else:
+        predicted = read_predictions(predictions)
+    result = measure(
+        predicted,
+        truth_data,
+        train=train_data,
+        k=cut,
+        filter_pairs=_filter_pairs(filter_file, truth_data),
+        unseen=unseen,
+        a=a,
+        b=b,
+        intervals=intervals,
+    )
+    click.echo(json.dumps(result.to_json()) if as_json else result.table())
+
+
+def _ranks(ks: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(k) for k in ks.split(","))
+    except ValueError:
+        raise OptionError(f"-k is {ks!r}; expected whole numbers with commas between, such as 1,3,5") from None
+
+
+def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -> Dataset | None:
+    if train_source is None and only_part(truth, "train"):
+        train_source = truth
+    if train_source is None:
+        return None
+    return read_and_tell(train_source, only_part(train_source, "train"), reading)
+
+
+def _filter_pairs(path: str | None, truth: Dataset) -> Any:
+    if path is None:
+        return truth.filter_pairs
+    from shortlist.data.options import ReadOptions
+    from shortlist.data.report import Report
+    from shortlist.data.repository import read_filter_pairs
+
+    return read_filter_pairs(Path(path), truth, Report(), ReadOptions(show_progress=False))
+
+
+@click.command()
+def recipes() -> None:
+    """List the recipes: what each is, what it costs, when to choose it."""
+    from shortlist.model import recipes as all_recipes
+
+    for recipe in all_recipes().values():
+        click.echo(f"{recipe.name}\n  what    {recipe.what}\n  cost    {recipe.cost}\n  choose  {recipe.choose_when}")

@@ -1,0 +1,75 @@
+"""Options of reading that several commands share, and what they print about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from shortlist.data import Dataset
+
+_OPTIONS = [
+    click.option("--text", default="text", show_default=True, help="Field or column that holds the text."),
+    click.option("--labels", default="labels", show_default=True, help="Field or column that holds the labels."),
+    click.option("--weights", help="Field or column that holds a weight for each label."),
+    click.option("--label-separator", help='Between labels in one string.  [default: ";" in CSV and TSV]'),
+    click.option("--separator", help="Between CSV columns."),
+    click.option("--header/--no-header", default=True, help="Whether a CSV begins with column names."),
+    click.option("--encoding", default="utf-8", show_default=True, help="Encoding of text files."),
+    click.option(
+        "--on-error",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="Stop at the first bad line, or skip bad lines and list them.",
+    ),
+    click.option("--label-names", type=click.Path(), help="File of readable names for labels."),
+    click.option(
+        "--from",
+        "format",
+        type=click.Choice(["jsonl", "csv", "tsv", "parquet"]),
+        help="Format of the source, if its name does not say.",
+    ),
+]
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `shortlist.read`; the command gets them as one dictionary called `reading`."""
+
+    def with_reading(**arguments: Any) -> Any:
+        names = ("text", "labels", "weights", "label_separator", "separator", "header", "encoding")
+        reading = {name: arguments.pop(name) for name in (*names, "on_error", "label_names", "format")}
+        return command(reading=reading, **arguments)
+
+    with_reading.__name__, with_reading.__doc__ = command.__name__, command.__doc__
+    with_reading.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for option in reversed(_OPTIONS):
+        with_reading = option(with_reading)
+    return with_reading
+
+
+def read_and_tell(source: str, part: str | None, reading: dict[str, Any]) -> Dataset:
+    """Read a data set, and say on standard error what was skipped or odd."""
+    from shortlist.data import read
+
+    dataset = read(source, part, **reading)
+    for line in dataset.report.lines():
+        click.echo(line, err=True)
+    return dataset
+
+
+def parts_in(source: str) -> list[str]:
+    """The parts of a folder, in order; none for a file or shards."""
+    from pathlib import Path
+
+    from shortlist.data.folders import parts_of
+
+    return parts_of(Path(source)) if Path(source).is_dir() else []
+
+
+def only_part(source: str, wanted: str) -> str | None:
+    """The part to read: `wanted` if the source is a folder that has it, else whatever there is."""
+    parts = parts_in(source)
+    return wanted if wanted in parts else None

@@ -1,0 +1,118 @@
+"""Cutting a data set into training, validation and test parts that can be trusted.
+
+Identical texts are merged first, so that no text stands on both sides; and a label that would occur only
+in a held-out part gets one of its texts moved to training, for nobody can predict what was never seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shortlist.data.dataset import Dataset
+from shortlist.errors import DataError, OptionError
+from shortlist.kernels.rows import first_in_row
+from shortlist.kernels.strings import StringTable
+from shortlist.ragged import Ragged, bounds_of
+
+TRAIN, VALIDATION, TEST = range(3)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The parts, over the same label names, and what was done to get them."""
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset
+    merged_texts: int
+    moved_to_train: int
+    held_out_labels_not_in_train: int
+
+
+def split(
+    dataset: Dataset, *, test: float = 0.2, validation: float = 0.0, seed: int = 0, by_time: bool = False
+) -> Split:
+    """Cut into parts of these shares, at random by `seed`, or with the latest texts held out (`by_time`).
+
+    By time nothing is moved to training afterwards: that would be learning from the future.
+    """
+    if not (0 <= test < 1 and 0 <= validation < 1 and test + validation < 1):
+        raise OptionError(f"shares of {test} for test and {validation} for validation leave nothing to train on")
+    if by_time and dataset.times is None:
+        raise OptionError("splitting by time needs the field that holds the time: read with time=… (--time)")
+    merged = merge_identical_texts(dataset)
+    n_test, n_validation = round(test * len(merged)), round(validation * len(merged))
+    order = _order_of_time(merged) if by_time else np.random.default_rng(seed).permutation(len(merged))
+    part = np.full(len(merged), TRAIN, np.int8)
+    part[order[len(order) - n_test :]] = TEST
+    part[order[len(order) - n_test - n_validation : len(order) - n_test]] = VALIDATION
+    moved = 0 if by_time else _keep_labels_in_train(merged, part, order)
+    held_out = np.unique(merged.labels.values[part[merged.labels.row_of_value] != TRAIN])
+    in_train = np.unique(merged.labels.values[part[merged.labels.row_of_value] == TRAIN])
+    return Split(
+        train=merged.take(np.flatnonzero(part == TRAIN)),
+        validation=merged.take(np.flatnonzero(part == VALIDATION)),
+        test=merged.take(np.flatnonzero(part == TEST)),
+        merged_texts=len(dataset) - len(merged),
+        moved_to_train=moved,
+        held_out_labels_not_in_train=len(np.setdiff1d(held_out, in_train)),
+    )
+
+
+def merge_identical_texts(dataset: Dataset) -> Dataset:
+    """One row for each distinct text, with all labels it was given, the largest weight and the latest time."""
+    if dataset.features is not None:
+        return dataset
+    ids = StringTable().add(dataset.texts.buffer, dataset.texts.offsets)
+    n_distinct = int(ids.max()) + 1 if len(ids) else 0
+    if n_distinct == len(dataset):
+        return dataset
+    rows_by_text = np.argsort(ids, kind="stable")
+    first_rows = rows_by_text[bounds_of(np.bincount(ids))[:-1]]
+    gathered = dataset.labels.take(rows_by_text)
+    sizes = np.bincount(ids, weights=dataset.labels.counts, minlength=n_distinct).astype(np.int64)
+    labels = Ragged(bounds_of(sizes), gathered.values, gathered.weights)
+    if labels.weights is not None:
+        # Heaviest first within a text, so that the first of several is the one to keep.
+        order = np.lexsort((-labels.weights, labels.row_of_value))
+        labels = Ragged(labels.indptr, labels.values[order], labels.weights[order])
+    labels = labels.keep(first_in_row(labels.indptr, labels.values, dataset.n_labels))
+    times = None
+    if dataset.times is not None:
+        times = dataset.times[first_rows].copy()
+        for row, text in enumerate(ids):
+            times[text] = max(times[text], dataset.times[row])
+    return replace(dataset, texts=dataset.texts.take(first_rows), labels=labels, times=times)
+
+
+def _order_of_time(dataset: Dataset) -> np.ndarray:
+    times = dataset.times
+    assert times is not None
+    if times.dtype.kind in "OU":
+        # Numbers that came as text, as in CSV, must not sort as text: "9" is before "10".
+        try:
+            times = times.astype(np.float64)
+        except ValueError:
+            times = times.astype(str)
+        except TypeError:
+            raise DataError("the time field mixes numbers and texts; make it one kind") from None
+    return np.argsort(times, kind="stable")
+
+
+def _keep_labels_in_train(dataset: Dataset, part: np.ndarray, order: np.ndarray) -> int:
+    """Move held-out texts to training, in the order given, while they have a label that training lacks."""
+    labels = dataset.labels
+    in_train = np.zeros(dataset.n_labels, np.int64)
+    np.add.at(in_train, labels.values[part[labels.row_of_value] == TRAIN], 1)
+    lacking = in_train[labels.values] == 0
+    wanting = np.zeros(len(dataset), bool)
+    wanting[labels.row_of_value[lacking]] = True
+    moved = 0
+    for row in order[wanting[order]]:
+        if part[row] != TRAIN and np.any(in_train[labels.row(row)] == 0):
+            part[row] = TRAIN
+            in_train[labels.row(row)] += 1
+            moved += 1
+    return moved

@@ -1,0 +1,193 @@
+"""The last levels of a label tree: a small node is split into all its leaves from its matrix of cosines.
+
+Once the cosines between the rows of a node are known, moving a row costs a few additions instead of a pass
+over words. So here one can afford what would be too slow higher up: after the recursive 2-means, single
+labels are exchanged between any two leaves of the node as long as that raises the sum of |S| over the
+leaves (S: the sum of a leaf's rows).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from shortlist.kernels.balanced_cut import cut, shares
+from shortlist.kernels.splitmix import below, mix
+
+MAX_ITERATIONS = 20
+MAX_SWEEPS = 8
+SMALLEST_GAIN = np.float32(1e-5)
+SMALLEST_SQUARE = np.float32(1e-12)
+
+
+@njit(cache=True, nogil=True)
+def split_into_leaves(indptr, indices, data, private, n_words, n_clusters, seed, order, ends):
+    """Write the rows of a compact node in leaf order, and where each leaf ends in it."""
+    cosines = all_cosines(indptr, indices, data, private, n_words)
+    halve_repeatedly(cosines, n_clusters, seed, order, ends)
+    exchange(cosines, order, ends)
+
+
+@njit(cache=True, nogil=True)
+def all_cosines(indptr, indices, data, private, n_words):
+    """Row · row for all pairs. The longer row is spread out, so a pair costs what the shorter one has."""
+    n = len(private)
+    cosines = np.empty((n, n), np.float32)
+    spread = np.zeros(n_words, np.float32)
+    from_longest = np.argsort(indptr[:-1] - indptr[1:])
+    for a in range(n):
+        i = from_longest[a]
+        for p in range(indptr[i], indptr[i + 1]):
+            spread[indices[p]] = data[p]
+        for b in range(a, n):
+            j = from_longest[b]
+            product = np.float32(0)
+            for p in range(indptr[j], indptr[j + 1]):
+                product += data[p] * spread[indices[p]]
+            cosines[i, j] = product
+            cosines[j, i] = product
+        cosines[i, i] += private[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            spread[indices[p]] = 0
+    return cosines
+
+
+@njit(cache=True, nogil=True)
+def halve_repeatedly(cosines, n_clusters, seed, order, ends):
+    """Balanced 2-means until every node is a leaf. A node that is a leaf already is passed on as it is."""
+    n = len(order)
+    is_left = np.empty(n, np.bool_)
+    before = np.empty(n, order.dtype)
+    clusters = np.empty(n_clusters, np.int64)
+    next_ends = np.empty(n_clusters, np.int64)
+    next_clusters = np.empty(n_clusters, np.int64)
+    for i in range(n):
+        order[i] = i
+    n_nodes, ends[0], clusters[0] = 1, n, n_clusters
+    while n_nodes < n_clusters:
+        start, m = 0, 0
+        for node in range(n_nodes):
+            end = ends[node]
+            if clusters[node] > 1:
+                left_clusters, n_left = shares(end - start, clusters[node])
+                before[start:end] = order[start:end]
+                seed = mix(seed)
+                halve(cosines, before[start:end], n_left, seed, is_left[start:end])
+                left, right = start, start + n_left
+                for i in range(start, end):
+                    if is_left[i]:
+                        order[left] = before[i]
+                        left += 1
+                    else:
+                        order[right] = before[i]
+                        right += 1
+                next_ends[m], next_clusters[m] = start + n_left, left_clusters
+                m += 1
+                clusters[node] -= left_clusters
+            next_ends[m], next_clusters[m] = end, clusters[node]
+            m += 1
+            start = end
+        ends[:m] = next_ends[:m]
+        clusters[:m] = next_clusters[:m]
+        n_nodes = m
+
+
+@njit(cache=True, nogil=True)
+def halve(cosines, rows, n_left, seed, is_left):
+    """2-means over some rows, as `split_rows` does it, but from cosines: to_left[i] = row i · S_left."""
+    n = len(rows)
+    one = rows[below(mix(seed), n)]
+    other = rows[0]
+    for i in range(n):
+        if cosines[one, rows[i]] < cosines[one, other]:
+            other = rows[i]
+    scores = np.empty(n, np.float32)
+    scratch = np.empty(n, np.float32)
+    was_left = np.zeros(n, np.bool_)
+    to_all = np.zeros(n, np.float32)
+    to_left = np.zeros(n, np.float32)
+    for i in range(n):
+        scores[i] = cosines[one, rows[i]] - cosines[other, rows[i]]
+        is_left[i] = False
+        for j in range(n):
+            to_all[j] += cosines[rows[i], rows[j]]
+    for _ in range(MAX_ITERATIONS):
+        was_left[:] = is_left
+        if cut(scores, n_left, scratch, is_left) == 0:
+            break
+        for i in range(n):
+            if is_left[i] != was_left[i]:
+                sign = np.float32(1) if is_left[i] else np.float32(-1)
+                for j in range(n):
+                    to_left[j] += sign * cosines[rows[i], rows[j]]
+        left_square, right_square = SMALLEST_SQUARE, SMALLEST_SQUARE
+        for i in range(n):
+            if is_left[i]:
+                left_square += to_left[i]
+            else:
+                right_square += to_all[i] - to_left[i]
+        left_scale, right_scale = 1 / np.sqrt(left_square), 1 / np.sqrt(right_square)
+        for i in range(n):
+            scores[i] = to_left[i] * left_scale - (to_all[i] - to_left[i]) * right_scale
+
+
+@njit(cache=True, nogil=True)
+def exchange(cosines, order, ends):
+    """Exchange labels between leaves while that helps.
+
+    For a label only the leaves that pull it more than its own does are tried: of two labels that gain by
+    changing places, at least one is pulled.
+    """
+    n, n_leaves = len(order), len(ends)
+    leaf_of = np.empty(n, np.int64)
+    to_leaf = np.zeros((n, n_leaves), np.float32)
+    square = np.full(n_leaves, SMALLEST_SQUARE, np.float32)
+    length = np.empty(n_leaves, np.float32)
+    start = 0
+    for leaf in range(n_leaves):
+        for p in range(start, ends[leaf]):
+            leaf_of[order[p]] = leaf
+            for i in range(n):
+                to_leaf[i, leaf] += cosines[order[p], i]
+        start = ends[leaf]
+    for i in range(n):
+        square[leaf_of[i]] += to_leaf[i, leaf_of[i]]
+    for leaf in range(n_leaves):
+        length[leaf] = np.sqrt(square[leaf])
+
+    for _ in range(MAX_SWEEPS):
+        n_exchanged = 0
+        position = 0
+        for a in range(n_leaves):
+            while position < ends[a]:
+                i = order[position]
+                without_i = square[a] - 2 * to_leaf[i, a] + cosines[i, i]
+                pull = (to_leaf[i, a] - cosines[i, i]) / np.sqrt(max(without_i, SMALLEST_SQUARE))
+                best_gain, best_position, best_leaf = SMALLEST_GAIN, -1, -1
+                best_a, best_b = np.float32(0), np.float32(0)
+                for b in range(n_leaves):
+                    if b == a or to_leaf[i, b] <= pull * length[b]:
+                        continue
+                    with_i = square[b] + 2 * to_leaf[i, b] + cosines[i, i]
+                    for q in range(ends[b - 1] if b > 0 else 0, ends[b]):
+                        j = order[q]
+                        new_a = without_i + 2 * (to_leaf[j, a] - cosines[i, j]) + cosines[j, j]
+                        new_b = with_i - 2 * (to_leaf[j, b] + cosines[i, j]) + cosines[j, j]
+                        new_a, new_b = max(new_a, SMALLEST_SQUARE), max(new_b, SMALLEST_SQUARE)
+                        gain = np.sqrt(new_a) + np.sqrt(new_b) - length[a] - length[b]
+                        if gain > best_gain:
+                            best_gain, best_position, best_leaf = gain, q, b
+                            best_a, best_b = new_a, new_b
+                if best_position >= 0:
+                    j = order[best_position]
+                    order[position], order[best_position] = j, i
+                    square[a], length[a] = best_a, np.sqrt(best_a)
+                    square[best_leaf], length[best_leaf] = best_b, np.sqrt(best_b)
+                    for row in range(n):
+                        change = cosines[row, j] - cosines[row, i]
+                        to_leaf[row, a] += change
+                        to_leaf[row, best_leaf] -= change
+                    n_exchanged += 1
+                position += 1
+        if n_exchanged == 0:
+            break

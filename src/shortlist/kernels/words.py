@@ -1,0 +1,151 @@
+"""Splitting UTF-8 text into words and looking them up, without a Python object per word."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from shortlist.kernels.strings import EMPTY, find_slot, hash_bytes
+
+# What a character is to the tokenizer.
+SPACE, WORD, ALONE, NOTHING = range(4)  # NOTHING: dropped without ending the word it stands in
+
+STEM_START, STEM_END = 60, 62  # "<" and ">" around a word before its parts are taken
+
+
+@njit(cache=True, nogil=True)
+def ascii_rows(buffer, offsets):
+    """True for every text that has only ASCII bytes."""
+    plain = np.empty(len(offsets) - 1, np.bool_)
+    for row in range(len(plain)):
+        plain[row] = True
+        for i in range(offsets[row], offsets[row + 1]):
+            if buffer[i] > 127:
+                plain[row] = False
+                break
+    return plain
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _character(data, at):
+    """(code point, bytes) of the UTF-8 character here; the data is known to be valid."""
+    first = np.int64(data[at])
+    if first < 0x80:
+        return first, 1
+    if first < 0xE0:
+        return (first & 0x1F) << 6 | np.int64(data[at + 1]) & 0x3F, 2
+    if first < 0xF0:
+        return (first & 0x0F) << 12 | (np.int64(data[at + 1]) & 0x3F) << 6 | np.int64(data[at + 2]) & 0x3F, 3
+    high = (first & 0x07) << 18 | (np.int64(data[at + 1]) & 0x3F) << 12
+    return high | (np.int64(data[at + 2]) & 0x3F) << 6 | np.int64(data[at + 3]) & 0x3F, 4
+
+
+@njit(cache=True, nogil=True)
+def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts):
+    """Write the words of all texts end to end into `words`, their ends into `word_ends`; how many there are.
+
+    `kinds` says for every code point what it is to the tokenizer. Lower-casing here is for ASCII only: texts
+    with other letters come already lower-cased.
+    """
+    filled = 0
+    count = 0
+    for row in range(len(offsets) - 1):
+        start_count = count
+        word_start = filled
+        at = offsets[row]
+        end = offsets[row + 1]
+        while at < end:
+            code, size = _character(buffer, at)
+            kind = kinds[code]
+            if kind == WORD:
+                if size == 1 and lowercase and 65 <= code <= 90:
+                    words[filled] = np.uint8(code + 32)
+                    filled += 1
+                else:
+                    for i in range(size):
+                        words[filled] = buffer[at + i]
+                        filled += 1
+            elif kind != NOTHING:
+                if filled > word_start:
+                    word_ends[count] = filled
+                    count += 1
+                    word_start = filled
+                if kind == ALONE:
+                    for i in range(size):
+                        words[filled] = buffer[at + i]
+                        filled += 1
+                    word_ends[count] = filled
+                    count += 1
+                    word_start = filled
+            at += size
+        if filled > word_start:
+            word_ends[count] = filled
+            count += 1
+        word_counts[row] = count - start_count
+    return count
+
+
+@njit(cache=True, nogil=True)
+def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_counts, ids, id_counts):
+    """The ids of all words, row by row; how many ids were written.
+
+    Strings of the table from `n_words` on are stop words and left out. A word that is not in the table is
+    left out, too; or, when `longest` is above zero, replaced by those of its parts of `shortest` to `longest`
+    characters that the table `parts` holds, numbered from `n_words` on.
+    """
+    filled = 0
+    start = 0
+    word = 0
+    stem = np.empty(256, np.uint8)
+    for row in range(len(word_counts)):
+        before = filled
+        for _ in range(word_counts[row]):
+            end = word_ends[word]
+            slot = find_slot(table, words, start, end, hash_bytes(words, start, end))
+            known = table[0][slot]
+            if known == EMPTY:
+                if longest > 0:
+                    size = _stem(words, start, end, stem)
+                    filled = _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled)
+            elif known < n_words:
+                ids[filled] = known
+                filled += 1
+            start = end
+            word += 1
+        id_counts[row] = filled - before
+    return filled
+
+
+@njit(cache=True, nogil=True)
+def _stem(words, start, end, stem):
+    """The word between its marks, cut to what the buffer holds; how many bytes."""
+    size = min(end - start, len(stem) - 2)
+    while size < end - start and words[start + size] & 0xC0 == 0x80:
+        size -= 1  # never cut inside a character
+    stem[0] = STEM_START
+    for i in range(size):
+        stem[i + 1] = words[start + i]
+    stem[size + 1] = STEM_END
+    return size + 2
+
+
+@njit(cache=True, nogil=True)
+def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
+    first = 0
+    while first < size:
+        last = first
+        for length in range(1, longest + 1):
+            if last >= size:
+                break
+            last += 1
+            while last < size and stem[last] & 0xC0 == 0x80:
+                last += 1
+            if length >= shortest:
+                slot = find_slot(parts, stem, first, last, hash_bytes(stem, first, last))
+                if parts[0][slot] != EMPTY:
+                    ids[filled] = n_words + parts[0][slot]
+                    filled += 1
+        first += 1
+        while first < size and stem[first] & 0xC0 == 0x80:
+            first += 1
+    return filled

@@ -1,0 +1,153 @@
+"""Two simple recipes that every other has to beat: the commonest labels, and the nearest label centroid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from scipy import sparse
+
+from shortlist.data.dataset import Dataset
+from shortlist.errors import DataError, OptionError
+from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_labels import top_labels
+from shortlist.labels.centroids import label_centroids
+from shortlist.model.base import Model, as_texts
+from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.text import TfIdf, Tokenizer, Vocabulary
+from shortlist.text.bag import unit_rows
+
+ARRAYS, VOCABULARY = "arrays.safetensors", "vocabulary.txt"
+
+
+class PopularModel(Model):
+    """Always the labels that were commonest in training; the score is their share of the texts."""
+
+    recipe = "popular"
+
+    def __init__(self, shares: np.ndarray, **common: Any) -> None:
+        super().__init__(**common)
+        self.shares = shares
+        self._by_share = np.argsort(-shares, kind="stable").astype(np.int32)
+
+    @staticmethod
+    def train(dataset: Dataset) -> PopularModel:
+        """Count the labels."""
+        _need_pairs(dataset)
+        shares = (dataset.label_frequencies / len(dataset)).astype(np.float32)
+        return PopularModel(shares, label_names=dataset.label_names, display_names=dataset.display_names, options={})
+
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        n_texts = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+        best = self._by_share[:k]
+        best = best[self.shares[best] > 0]
+        return np.tile(best, (n_texts, 1)), np.tile(self.shares[best], (n_texts, 1))
+
+    def _write(self, writer: ModelWriter) -> dict[str, Any]:
+        writer.arrays(ARRAYS, {"shares": self.shares})
+        return {}
+
+    @classmethod
+    def _read(cls, reader: ModelReader, common: dict[str, Any]) -> PopularModel:
+        return cls(reader.arrays(ARRAYS)["shares"], **common)
+
+
+class CentroidModel(Model):
+    """The labels whose average training text points in the direction of the text; the score is the cosine.
+
+    A text is its tf-idf weighted bag of words, or its row of the feature matrix where the data set has one.
+    """
+
+    recipe = "centroid"
+
+    def __init__(
+        self, centroids: sparse.csr_array, vocabulary: Vocabulary | None, tf_idf: TfIdf | None, **common: Any
+    ) -> None:
+        super().__init__(**common)
+        self.vocabulary, self.tf_idf = vocabulary, tf_idf
+        self._labels_of_word = sparse.csr_array(centroids.T)
+
+    @staticmethod
+    def train(
+        dataset: Dataset,
+        *,
+        min_count: int = 1,
+        stop_words: str = "",
+        max_words_per_label: int = 1000,
+        threads: int | None = None,
+    ) -> CentroidModel:
+        """Average the texts of each label."""
+        _need_pairs(dataset)
+        vocabulary = tf_idf = None
+        if dataset.features is None:
+            tokenizer = Tokenizer(stop_words=stop_words or ())
+            vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, tokenizer, min_count=min_count)
+            tf_idf = TfIdf.fit(word_ids, len(vocabulary))
+            features = tf_idf.transform(word_ids)
+        else:
+            features = unit_rows(sparse.csr_array(dataset.features))
+        centroids = label_centroids(features, dataset.labels, dataset.n_labels, threads, max_words_per_label)
+        options = {"min_count": min_count, "stop_words": stop_words, "max_words_per_label": max_words_per_label}
+        common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": options}
+        return CentroidModel(centroids, vocabulary, tf_idf, **common)
+
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        features = self._features(inputs)
+        words = self._labels_of_word
+        k = min(k, max(len(self.label_names), 1))
+        ids = np.empty((features.shape[0], k), np.int32)
+        scores = np.empty((features.shape[0], k), np.float32)
+        with use_threads(threads):
+            # More runs than threads, so that none waits long for the last; few, for each clears all sums once.
+            n_chunks = min(4 * numba.get_num_threads(), max(features.shape[0], 1))
+            top_labels(
+                features.indptr.astype(np.int64),
+                features.indices.astype(np.int32),
+                features.data.astype(np.float32),
+                words.indptr.astype(np.int64),
+                words.indices.astype(np.int32),
+                words.data.astype(np.float32),
+                len(self.label_names),
+                n_chunks,
+                ids,
+                scores,
+            )
+        return ids, scores
+
+    def _features(self, inputs: Any) -> sparse.csr_array:
+        if self.vocabulary is not None and self.tf_idf is not None:
+            return self.tf_idf.transform(self.vocabulary.encode(as_texts(inputs)))
+        if not hasattr(inputs, "shape"):
+            raise OptionError("this model was trained on features; give it a matrix, one row a text")
+        if inputs.shape[1] != self._labels_of_word.shape[0]:
+            raise OptionError(
+                f"this model knows {self._labels_of_word.shape[0]:,} features; the matrix has {inputs.shape[1]:,}"
+            )
+        return unit_rows(sparse.csr_array(inputs))
+
+    def _write(self, writer: ModelWriter) -> dict[str, Any]:
+        words = self._labels_of_word
+        arrays = {"indptr": words.indptr, "labels": words.indices, "weights": words.data}
+        if self.vocabulary is None or self.tf_idf is None:
+            writer.arrays(ARRAYS, arrays)
+            return {}
+        writer.arrays(ARRAYS, {**arrays, "idf": self.tf_idf.idf})
+        self.vocabulary.save(writer.path(VOCABULARY))
+        return {"vocabulary": self.vocabulary.to_config()}
+
+    @classmethod
+    def _read(cls, reader: ModelReader, common: dict[str, Any]) -> CentroidModel:
+        arrays = reader.arrays(ARRAYS)
+        shape = (len(arrays["indptr"]) - 1, len(common["label_names"]))
+        words = sparse.csr_array((arrays["weights"], arrays["labels"], arrays["indptr"]), shape=shape)
+        vocabulary = tf_idf = None
+        if reader.has(VOCABULARY):
+            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config["extra"]["vocabulary"])
+            tf_idf = TfIdf(arrays["idf"])
+        return cls(sparse.csr_array(words.T), vocabulary, tf_idf, **common)
+
+
+def _need_pairs(dataset: Dataset) -> None:
+    if not len(dataset.labels.values):
+        raise DataError("there is nothing to learn from: the data set has no text with a label")

@@ -1,0 +1,151 @@
+"""From a text to its words: Unicode normalisation, case, punctuation, stop words.
+
+The rules come down to one table that says for every character whether it is part of a word, ends one,
+stands alone, or does not count; a compiled loop does the rest. Only texts with characters beyond ASCII need
+Python's Unicode functions first.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from shortlist.data.texts import Texts
+from shortlist.errors import OptionError
+from shortlist.kernels.strings import unpack
+from shortlist.kernels.words import ALONE, NOTHING, SPACE, WORD, ascii_rows, split_words
+from shortlist.ragged import bounds_of
+from shortlist.text.stop_words import ENGLISH_STOP_WORDS
+
+Split = Literal["words", "whitespace"]
+Normalisation = Literal["NFKC", "NFC", "none"]
+
+# Scripts written without spaces, where a character is the best simple unit: kana and Chinese characters.
+_WRITTEN_WITHOUT_SPACES = (
+    (0x3040, 0x30FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How texts become words.
+
+    split             "words": runs of letters, digits, marks and "_" (Unicode: any language; characters of
+                      scripts written without spaces stand alone). "whitespace": whatever spaces separate
+    lowercase         whether case is dropped
+    normalisation     NFKC makes compatibility forms equal ("ﬁ" and "fi", full width and plain)
+    keep_punctuation  with "words", punctuation marks become words of their own; with "whitespace", they stay
+                      inside the words. Otherwise they vanish
+    stop_words        words to leave out: "english", a list, or none (the default: what is noise in one
+                      language carries meaning in another)
+
+    >>> Tokenizer().words("JBL wireless-headphones, 2021!")
+    ['jbl', 'wireless', 'headphones', '2021']
+    """
+
+    split: Split = "words"
+    lowercase: bool = True
+    normalisation: Normalisation = "NFKC"
+    keep_punctuation: bool = False
+    stop_words: str | tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.split not in get_args(Split):
+            raise OptionError(f"split is {self.split!r}; it can be {' or '.join(get_args(Split))}")
+        if self.normalisation not in get_args(Normalisation):
+            raise OptionError(f"normalisation is {self.normalisation!r}; it can be NFKC, NFC or none")
+        if isinstance(self.stop_words, str) and self.stop_words != "english":
+            raise OptionError(f'stop_words is {self.stop_words!r}; it can be "english" or a list of words')
+        if not isinstance(self.stop_words, str):
+            object.__setattr__(self, "stop_words", tuple(self.stop_words))
+
+    def words(self, text: str) -> list[str]:
+        """The words of one text, stop words left out."""
+        stop = self.stop_word_set
+        words, ends, _ = self.split_texts(Texts.from_strings([text]))
+        bounds = np.concatenate([[0], ends])
+        return [word for word in unpack(words, bounds) if word not in stop]
+
+    @property
+    def stop_word_set(self) -> frozenset[str]:
+        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(self.stop_words)
+
+    def split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All words end to end in one byte array, the end of each, and how many each text has.
+
+        Stop words are still there: whoever numbers the words leaves them out.
+        """
+        texts = self._normalised(texts)
+        size = int(texts.offsets[-1] - texts.offsets[0])
+        words, ends = np.empty(size, np.uint8), np.empty(size, np.int64)
+        counts = np.empty(len(texts), np.int64)
+        kinds = character_kinds(self.split, self.keep_punctuation)
+        count = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
+        return words[: ends[count - 1] if count else 0], ends[:count], counts
+
+    def _normalised(self, texts: Texts) -> Texts:
+        """Texts beyond ASCII normalised and lower-cased; the others as they are."""
+        plain = ascii_rows(texts.buffer, texts.offsets)
+        if plain.all():
+            return texts
+        pieces: list[bytes] = []
+        sizes = texts.sizes
+        done = int(texts.offsets[0])
+        for row in np.flatnonzero(~plain):
+            start, end = int(texts.offsets[row]), int(texts.offsets[row + 1])
+            cleaned = self._clean(texts[int(row)]).encode()
+            sizes[row] = len(cleaned)
+            pieces += [texts.buffer[done:start].tobytes(), cleaned]
+            done = end
+        pieces.append(texts.buffer[done : texts.offsets[-1]].tobytes())
+        return Texts(np.frombuffer(b"".join(pieces), np.uint8), bounds_of(sizes))
+
+    def _clean(self, text: str) -> str:
+        if self.normalisation != "none":
+            text = unicodedata.normalize(self.normalisation, text)
+        return text.lower() if self.lowercase else text
+
+    def to_config(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> Tokenizer:
+        stop_words = config.get("stop_words", ())
+        return Tokenizer(**{**config, "stop_words": stop_words if isinstance(stop_words, str) else tuple(stop_words)})
+
+
+@lru_cache(maxsize=4)
+def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
+    """For every Unicode code point, what it is to the tokenizer."""
+    categories = _general_categories()
+    letters = np.isin(categories, [b"L", b"M", b"N"])
+    spaces = np.isin(categories, [b"Z", b"C"])
+    punctuation = ~letters & ~spaces
+    kinds = np.full(len(categories), WORD, np.uint8)
+    kinds[spaces] = SPACE
+    if split == "words":
+        kinds[punctuation] = ALONE if keep_punctuation else SPACE
+        kinds[ord("_")] = WORD
+        for first, last in _WRITTEN_WITHOUT_SPACES:
+            kinds[first : last + 1][letters[first : last + 1]] = ALONE
+    elif not keep_punctuation:
+        kinds[punctuation] = NOTHING
+    # Joiners inside words and soft hyphens are formatting, not separators.
+    for joiner in (0x00AD, 0x200C, 0x200D, 0x2060, 0xFEFF):
+        kinds[joiner] = NOTHING
+    return kinds
+
+
+@lru_cache(maxsize=1)
+def _general_categories() -> np.ndarray:
+    """The first letter of every code point's Unicode category: L letter, M mark, N number, P, S, Z, C."""
+    return np.asarray([unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)], "S1")

@@ -1,0 +1,225 @@
+"""`Vocabulary`: which words count, and their numbers.
+
+Words are numbered from the most frequent down. Rare and unknown words can be replaced by their parts
+(character n-grams): a misspelt or new word then still says something.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortlist.background import in_background
+from shortlist.data.texts import Texts
+from shortlist.errors import DataError, OptionError
+from shortlist.files import open_binary, write_atomically
+from shortlist.kernels.strings import StringTable
+from shortlist.kernels.words import look_up
+from shortlist.ragged import Ragged, bounds_of
+from shortlist.text.tokenizer import Tokenizer
+
+TEXTS_PER_BLOCK = 16_384
+
+
+class Vocabulary:
+    """Words and their ids; ids of parts of words follow after those of the words.
+
+    >>> vocabulary = Vocabulary.build(["red shoes", "red hat"])
+    >>> vocabulary.words
+    ['red', 'shoes', 'hat']
+    >>> vocabulary.encode(["a hat, red"]).values.tolist()
+    [2, 0]
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        counts: np.ndarray,
+        tokenizer: Tokenizer | None = None,
+        parts: Sequence[str] = (),
+        part_counts: np.ndarray | None = None,
+        part_sizes: tuple[int, int] | None = None,
+    ) -> None:
+        self.words = list(words)
+        self.counts = np.asarray(counts, np.int64)
+        self.tokenizer = tokenizer or Tokenizer()
+        self.parts = list(parts)
+        self.part_counts = np.zeros(0, np.int64) if part_counts is None else np.asarray(part_counts, np.int64)
+        self.part_sizes = part_sizes
+
+    def __len__(self) -> int:
+        """How many ids there are: words and parts."""
+        return len(self.words) + len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self.words):,} words, {len(self.parts):,} parts)"
+
+    @cached_property
+    def _tables(self) -> tuple[StringTable, StringTable]:
+        """Words (and after them the stop words), and parts."""
+        words, parts = StringTable(), StringTable()
+        words.add_strings([*self.words, *sorted(self.tokenizer.stop_word_set - set(self.words))])
+        parts.add_strings(self.parts)
+        return words, parts
+
+    @staticmethod
+    def build(
+        texts: Sequence[str],
+        tokenizer: Tokenizer | None = None,
+        *,
+        min_count: int = 1,
+        max_words: int | None = None,
+        part_sizes: tuple[int, int] | None = None,
+    ) -> Vocabulary:
+        """The vocabulary of these texts: see `build_and_encode`."""
+        return Vocabulary.build_and_encode(
+            texts, tokenizer, min_count=min_count, max_words=max_words, part_sizes=part_sizes
+        )[0]
+
+    @staticmethod
+    def build_and_encode(
+        texts: Sequence[str],
+        tokenizer: Tokenizer | None = None,
+        *,
+        min_count: int = 1,
+        max_words: int | None = None,
+        part_sizes: tuple[int, int] | None = None,
+    ) -> tuple[Vocabulary, Ragged]:
+        """The vocabulary of these texts and their word ids, in one pass over the texts.
+
+        Words with fewer than `min_count` occurrences are left out, and of the rest all but the `max_words`
+        most frequent. With `part_sizes`, say (3, 5), parts of so many characters of the words left out are
+        counted and cut in the same way.
+        """
+        tokenizer = tokenizer or Tokenizer()
+        _check_part_sizes(part_sizes, min_count, max_words)
+        table, counts, ids, word_counts = _count_words(Texts.from_strings(texts), tokenizer)
+        names = table.strings()
+        allowed = counts >= min_count
+        for word in tokenizer.stop_word_set:
+            if (known := int(table.find_strings([word])[0])) >= 0:
+                allowed[known] = False
+        # Stable: equally frequent words stay in the order in which they were met.
+        by_frequency = np.argsort(-counts, kind="stable")
+        kept = by_frequency[allowed[by_frequency]][:max_words]
+        parts: list[str] = []
+        part_counts = None
+        if part_sizes:
+            left_out = np.setdiff1d(np.arange(len(names)), kept)
+            rare = {names[i]: int(counts[i]) for i in left_out if names[i] not in tokenizer.stop_word_set}
+            parts, part_counts = _count_parts(rare, part_sizes, min_count)
+        vocabulary = Vocabulary([names[i] for i in kept], counts[kept], tokenizer, parts, part_counts, part_sizes)
+        if parts:
+            return vocabulary, vocabulary.encode(texts)
+        new_id = np.full(len(names) + 1, -1, np.int32)
+        new_id[kept] = np.arange(len(kept))
+        encoded = Ragged(bounds_of(word_counts), new_id[ids])
+        return vocabulary, encoded.keep(encoded.values >= 0)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """The word ids of each text, in the order of its words; unknown words are left out, or taken apart."""
+        blocks = [self._encode_block(block) for block in _blocks(Texts.from_strings(texts))]
+        return Ragged.concatenate(blocks)
+
+    def _encode_block(self, texts: Texts) -> Ragged:
+        words, ends, word_counts = self.tokenizer.split_texts(texts)
+        shortest, longest = self.part_sizes or (0, 0)
+        # Parts start at every character of a word and its two marks, one for each size.
+        most = len(ends) + (len(words) + 2 * len(ends)) * (longest - shortest + 1 if longest else 0)
+        ids, id_counts = np.empty(most, np.int32), np.empty(len(texts), np.int64)
+        filled = look_up(
+            self._tables[0].arrays,
+            len(self.words),
+            self._tables[1].arrays,
+            shortest,
+            longest,
+            words,
+            ends,
+            word_counts,
+            ids,
+            id_counts,
+        )
+        return Ragged(bounds_of(id_counts), ids[:filled].copy())
+
+    def save(self, path: str | Path) -> None:
+        """As plain text: a word, a tab and its count a line; parts follow after an empty line."""
+        with write_atomically(path) as file:
+            for word, count in zip(self.words, self.counts.tolist(), strict=True):
+                file.write(f"{word}\t{count}\n".encode())
+            if self.part_sizes:
+                file.write(b"\n")
+            for part, count in zip(self.parts, self.part_counts.tolist(), strict=True):
+                file.write(f"{part}\t{count}\n".encode())
+
+    @staticmethod
+    def load(path: str | Path, config: dict[str, Any]) -> Vocabulary:
+        """Read what `save` wrote; `config` is what `to_config` gave."""
+        sections: list[tuple[list[str], list[int]]] = [([], [])]
+        with open_binary(path) as file:
+            for number, line in enumerate(file, start=1):
+                if line == b"\n":
+                    sections.append(([], []))
+                    continue
+                word, tab, count = line.decode().rstrip("\n").rpartition("\t")
+                if not tab or not count.isdigit():
+                    raise DataError(f"{path}, line {number}: expected a word, a tab and its count.")
+                sections[-1][0].append(word)
+                sections[-1][1].append(int(count))
+        words, counts = sections[0]
+        parts, part_counts = sections[1] if len(sections) > 1 else ([], [])
+        sizes = config.get("part_sizes")
+        return Vocabulary(
+            words,
+            np.asarray(counts, np.int64),
+            Tokenizer.from_config(config["tokenizer"]),
+            parts,
+            np.asarray(part_counts, np.int64),
+            tuple(sizes) if sizes else None,
+        )
+
+    def to_config(self) -> dict[str, Any]:
+        return {"tokenizer": self.tokenizer.to_config(), "part_sizes": self.part_sizes}
+
+
+def _check_part_sizes(part_sizes: tuple[int, int] | None, min_count: int, max_words: int | None) -> None:
+    if part_sizes is None:
+        return
+    if not 1 <= part_sizes[0] <= part_sizes[1]:
+        raise OptionError(f"part_sizes is {part_sizes}; expected the shortest and the longest part, such as (3, 5)")
+    if min_count < 2 and max_words is None:
+        raise OptionError(
+            "parts are learnt from words that are left out, and none are: set min_count to 2 or more, or max_words"
+        )
+
+
+def _count_words(texts: Texts, tokenizer: Tokenizer) -> tuple[StringTable, np.ndarray, np.ndarray, np.ndarray]:
+    """Every distinct word, its count, and the texts in terms of them."""
+    table = StringTable()
+    ids, word_counts = [], []
+    for words, ends, per_text in in_background(tokenizer.split_texts(block) for block in _blocks(texts)):
+        ids.append(table.add(words, np.concatenate([np.zeros(1, np.int64), ends])))
+        word_counts.append(per_text)
+    all_ids = np.concatenate(ids) if ids else np.zeros(0, np.int32)
+    counts = np.bincount(all_ids, minlength=len(table)).astype(np.int64)
+    return table, counts, all_ids, np.concatenate(word_counts) if word_counts else np.zeros(0, np.int64)
+
+
+def _count_parts(words: dict[str, int], sizes: tuple[int, int], min_count: int) -> tuple[list[str], np.ndarray]:
+    found: Counter[str] = Counter()
+    for word, count in words.items():
+        stem = f"<{word}>"
+        for first in range(len(stem)):
+            for last in range(first + sizes[0], min(first + sizes[1], len(stem)) + 1):
+                found[stem[first:last]] += count
+    kept = [(part, count) for part, count in found.most_common() if count >= min_count]
+    return [part for part, _ in kept], np.asarray([count for _, count in kept], np.int64)
+
+
+def _blocks(texts: Texts) -> Iterator[Texts]:
+    for start in range(0, len(texts), TEXTS_PER_BLOCK):
+        yield texts[start : start + TEXTS_PER_BLOCK]

@@ -1,0 +1,76 @@
+"""The rules of the house: imports point one way, and quick things stay quick."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "shortlist"
+
+# From the bottom up; a room may import from rooms below it. Rooms on one line keep to the exceptions.
+LEVELS = [
+    ["errors", "ragged"],
+    ["files", "progress", "background"],
+    ["kernels"],
+    ["data", "text", "labels"],
+    ["evaluation"],
+    ["encoders", "heads", "shortlisters"],
+    ["training"],
+    ["model"],
+    ["cli", "serving"],
+    ["__main__"],
+]
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+# Texts are data; a description of data counts words.
+NEIGHBOURS = {("text", "data"), ("data", "text")}
+
+
+def imports_of(path: Path) -> set[str]:
+    """The rooms a file imports from, wherever in the file it does."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module] + [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        found |= {module.split(".")[1] for module in modules if module.startswith("shortlist.")}
+    return found & set(LEVEL)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path):
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        return
+    assert room in LEVEL, f"{room} has no place in the order of rooms yet"
+    for other in imports_of(path) - {room}:
+        allowed = LEVEL[other] < LEVEL[room] or (room, other) in NEIGHBOURS
+        assert allowed, f"{path} imports from {other}, which is not below {room}"
+
+
+@pytest.mark.parametrize("command", [["-c", "import shortlist"], ["-m", "shortlist", "--help"]])
+def test_start_loads_nothing_heavy(command):
+    run = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
+    heavy = {"torch", "numba", "scipy", "numpy", "pyarrow", "sklearn", "fastapi", "matplotlib"}
+    assert not loaded & heavy
+
+
+def test_every_public_name_can_be_imported():
+    import shortlist
+
+    for name in shortlist.__all__:
+        assert getattr(shortlist, name) is not None
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = shortlist.nothing_here
+
+
+def test_nothing_is_pickled():
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        assert "import pickle" not in text and "allow_pickle=True" not in text, path

@@ -1,0 +1,171 @@
+"""The command line, as a user meets it: output, exit codes, messages, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import shortlist as library
+from shortlist.cli import shortlist
+
+
+@pytest.fixture
+def run():
+    def call(*arguments, stdin=None):
+        return CliRunner().invoke(shortlist, [str(argument) for argument in arguments], input=stdin)
+
+    return call
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"text": f"{color} {thing} {i}", "labels": [thing, color]}
+            for i in range(10) for color in ("red", "blue") for thing in ("shoes", "hat")]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_whole_way(run, pairs, tmp_path):
+    parts, model = tmp_path / "parts", tmp_path / "model"
+    done = run("data", "split", pairs, parts, "--test", "0.25", "--seed", "3")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in parts.iterdir()) == ["test.jsonl.gz", "train.jsonl.gz"]
+    done = run("train", parts, "--out", model)
+    assert done.exit_code == 0, done.output
+    done = run("predict", model, "a blue hat", "-k", "2")
+    assert done.exit_code == 0
+    assert {line.split()[1] for line in done.stdout.splitlines()[1:]} == {"hat", "blue"}
+    done = run("evaluate", model, parts, "--intervals")
+    assert done.exit_code == 0, done.output
+    assert "PSP" in done.stdout
+    measured = json.loads(run("evaluate", model, parts, "--json").stdout)
+    assert measured["values"]["P@1"] == 100
+
+
+def test_predictions_in_a_file_give_the_same_numbers(run, pairs, tmp_path):
+    run("train", pairs, "--out", tmp_path / "model")
+    texts = "".join(json.loads(line)["text"] + "\n" for line in pairs.read_text().splitlines())
+    predicted = run("predict", tmp_path / "model", "--json", stdin=texts)
+    (tmp_path / "predictions.jsonl").write_text(predicted.stdout)
+    by_file = run("evaluate", tmp_path / "predictions.jsonl", pairs, "--train", pairs, "--json")
+    by_model = run("evaluate", tmp_path / "model", pairs, "--train", pairs, "--json")
+    assert by_file.exit_code == 0, by_file.output
+    assert json.loads(by_file.stdout) == json.loads(by_model.stdout)
+
+
+def test_describe_for_people_and_machines(run, pairs):
+    table = run("data", "describe", pairs)
+    assert table.exit_code == 0, table.output
+    assert "40" in table.stdout
+    assert json.loads(run("data", "describe", pairs, "--json").stdout)
+
+
+def test_standard_input(run, pairs):
+    done = run("data", "describe", "-", "--json", stdin=pairs.read_bytes())
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)
+    assert run("data", "describe", "-", "--json", stdin=gzip.compress(pairs.read_bytes())).stdout == done.stdout
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.tsv.gz", "pairs.parquet", "pairs.jsonl.zst"])
+def test_convert_there_and_back(run, pairs, tmp_path, name):
+    assert run("data", "convert", pairs, tmp_path / name).exit_code == 0
+    assert run("data", "convert", tmp_path / name, tmp_path / "back.jsonl").exit_code == 0
+    rows = [[json.loads(line) for line in path.read_text().splitlines()] for path in (pairs, tmp_path / "back.jsonl")]
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("form", ["repository-pair", "repository-single", "repository-json", "repository-text", "csv"])
+def test_convert_a_folder_with_parts(run, pairs, tmp_path, form):
+    run("data", "split", pairs, tmp_path / "parts")
+    done = run("data", "convert", tmp_path / "parts", tmp_path / form, "--to", form)
+    assert done.exit_code == 0, done.output
+    for part in ("train", "test"):
+        again, before = library.read(tmp_path / form, part), library.read(tmp_path / "parts", part)
+        assert len(again) == len(before)
+        assert len(again.labels.values) == len(before.labels.values)
+    # The same number means the same label in every part.
+    if form != "csv":
+        assert library.read(tmp_path / form, "train").n_labels == library.read(tmp_path / form, "test").n_labels
+
+
+def test_bad_lines_stop_or_are_listed(run, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"text": "a", "labels": ["x"]}\nnonsense\n{"text": 3, "labels": []}\n')
+    done = run("data", "describe", path)
+    assert done.exit_code == 2
+    assert f"{path}, line 2: not valid JSON" in done.stderr
+    assert "Traceback" not in done.output
+    done = run("data", "describe", path, "--on-error", "skip")
+    assert done.exit_code == 0
+    assert "2 bad lines were skipped" in done.stderr
+    assert "line 3: 'text' is a number (3)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data", "describe", "nowhere.jsonl"], "no such file"),
+        (["train", "nowhere.jsonl", "--out", "m"], "no such file"),
+        (["predict", "nowhere", "text"], "no such model folder"),
+        (["evaluate", "nowhere.jsonl", "nowhere.jsonl"], "no such file"),
+        (["data", "split", "nowhere.jsonl", "out"], "no such file"),
+    ],
+)
+def test_user_errors_exit_with_2_and_one_message(run, arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(run, pairs, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    for command in (["data", "split", pairs], ["data", "convert", pairs]):
+        extra = ["--to", "repository-json"] if "convert" in command else []
+        done = run(*command, tmp_path / "full", *extra)
+        assert done.exit_code == 2
+        assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
+
+
+def test_options_of_a_recipe(run, pairs, tmp_path):
+    assert run("train", pairs, "--out", tmp_path / "m", "--set", "min-count=2").exit_code == 0
+    assert library.load(tmp_path / "m").options["min_count"] == 2
+    done = run("train", pairs, "--out", tmp_path / "m2", "--set", "speed=9")
+    assert (done.exit_code, "speed" in done.stderr) == (2, True)
+    assert run("train", pairs, "--out", tmp_path / "m2", "--set", "nonsense").exit_code == 2
+
+
+def test_bad_ranks(run, pairs):
+    done = run("evaluate", pairs, pairs, "-k", "one")
+    assert (done.exit_code, "1,3,5" in done.stderr) == (2, True)
+
+
+def test_recipes_and_completion_and_version(run):
+    assert "centroid" in run("recipes").stdout
+    for shell in ("bash", "zsh", "fish"):
+        assert "_SHORTLIST_COMPLETE" in run("completion", shell).stdout
+    assert library.__version__ in run("--version").stdout
+
+
+HELPED = [["data"], ["data", "describe"], ["data", "convert"], ["data", "split"],
+                                     ["data", "icd10"], ["train"], ["predict"], ["evaluate"], ["completion"]])  # fmt: skip
+def test_help_has_examples(run, command):
+    done = run(*command, "--help")
+    assert done.exit_code == 0
+    assert "shortlist" in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(pairs, tmp_path):
+    command = f"{sys.executable} -m shortlist data describe {pairs} --json | true"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,355 @@
+"""`evaluate` on every form of input; filter pairs, unseen labels, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import napkinxc.metrics as napkin
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.texts import Texts
+from shortlist.errors import DataError, OptionError
+from shortlist.evaluation import evaluate
+from shortlist.ragged import Ragged
+
+NAMES = ["ant", "bee", "cat", "dog", "elk", "fox"]
+
+
+def dataset(rows, names=NAMES, scores=None, texts=None, **more):
+    labels = Ragged.from_lists([[names.index(name) for name in row] for row in rows])
+    if scores is not None:
+        labels = Ragged(labels.indptr, labels.values, np.asarray(scores, np.float32))
+    texts = Texts.from_strings(texts or [""] * len(rows))
+    return Dataset(texts, labels, list(names), **more)
+
+
+def ids(rows):
+    return [[NAMES.index(name) for name in row] for row in rows]
+
+
+def padded(rows, width=6):
+    return np.asarray([row + [-1] * (width - len(row)) for row in rows])
+
+
+def marks(rows):
+    matrix = np.zeros((len(rows), len(NAMES)))
+    for i, row in enumerate(rows):
+        matrix[i, row] = 1
+    return sparse.csr_array(matrix)
+
+
+def scores_of(rows):
+    matrix = np.zeros((len(rows), len(NAMES)))
+    for i, row in enumerate(rows):
+        for place, label in enumerate(row):
+            matrix[i, label] = 9 - place
+    return sparse.csr_matrix(matrix)
+
+
+TRUTH = [["ant", "bee"], ["cat"], [], ["dog", "ant", "fox"]]
+PREDICTED = [["bee", "cat", "ant"], ["dog"], ["ant"], ["ant", "elk", "dog", "fox"]]
+TRAIN = [["ant"], ["ant", "bee"], ["ant", "cat"], ["dog", "bee"], ["ant"], ["cat"], ["elk"], ["fox", "ant"]]
+
+
+def scored(rows):
+    return [[(name, 1.0 - 0.1 * place, "display name") for place, name in enumerate(row)] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "truth"),
+    [
+        (PREDICTED, TRUTH),
+        (PREDICTED, dataset(TRUTH)),
+        (scored(PREDICTED), TRUTH),
+        ([row[::-1] for row in scored(PREDICTED)], [set(row) for row in TRUTH]),
+        (dataset(PREDICTED), dataset(TRUTH, NAMES[::-1])),
+        (dataset(PREDICTED, NAMES[::-1], scores=-np.arange(9.0)), TRUTH),
+        (ids(PREDICTED), ids(TRUTH)),
+        (padded(ids(PREDICTED)), Ragged.from_lists(ids(TRUTH))),
+        (padded(ids(PREDICTED)).astype(np.uint8).astype(np.int8), marks(ids(TRUTH))),
+        (Ragged.from_lists(ids(PREDICTED)), ids(TRUTH)),
+        (scores_of(ids(PREDICTED)), marks(ids(TRUTH))),
+        (scores_of(ids(PREDICTED)).tocoo(), marks(ids(TRUTH)).tocsc()),
+    ],
+)
+def test_every_form_of_input_gives_the_same_numbers(predictions, truth):
+    expected = evaluate(padded(ids(PREDICTED)), Ragged.from_lists(ids(TRUTH)), train=dataset(TRAIN))
+    found = evaluate(predictions, truth, train=dataset(TRAIN))
+    assert found.values == pytest.approx(expected.values)
+    assert found.quantiles == expected.quantiles
+    assert (found.texts, found.left_out, found.labels) == (4, 0, 5)
+
+
+def test_values_worked_out_by_hand():
+    found = evaluate(PREDICTED, TRUTH, k=(1, 3))
+    assert found["P@1"] == pytest.approx(100 * 2 / 4)
+    assert found["P@3"] == pytest.approx(100 * (2 / 3 + 0 + 0 + 2 / 3) / 4)
+    assert found["R@3"] == pytest.approx(100 * (1 + 0 + 0 + 2 / 3) / 4)
+    assert found["coverage@3"] == pytest.approx(100 * 3 / 5)
+
+
+def test_propensities_come_from_training():
+    by_names = evaluate(PREDICTED, TRUTH, train=dataset(TRAIN), a=0.6, b=2.6)
+    frequencies = np.asarray([5, 2, 2, 1, 1, 1])
+    by_ids = evaluate(ids(PREDICTED), ids(TRUTH), train=(frequencies, 8), a=0.6, b=2.6)
+    by_dict = evaluate(PREDICTED, TRUTH, train=(dict(zip(NAMES, frequencies, strict=True)), 8), a=0.6, b=2.6)
+    gain = 1 + (np.log(8) - 1) * 3.6**0.6 * (frequencies + 2.6) ** -0.6
+    expected = 100 * (gain[1] + gain[0]) / (max(gain[0], gain[1]) + gain[2] + max(gain[[0, 3, 5]]))
+    assert by_names["PSP@1"] == pytest.approx(expected)
+    assert by_names.values == pytest.approx(by_ids.values)
+    assert by_names.values == pytest.approx(by_dict.values)
+
+
+def test_without_training_there_is_a_note_instead_of_psp():
+    found = evaluate(PREDICTED, TRUTH)
+    assert "PSP@1" not in found.values and not found.quantiles
+    assert any("need the training data" in note for note in found.notes)
+    with pytest.raises(KeyError, match="was not measured; there are P@1"):
+        found["PSP@1"]
+
+
+def test_a_label_that_nobody_knows_is_a_miss():
+    known = evaluate([["dog"], ["cat"]], [["ant"], ["cat"]], train=dataset(TRAIN))
+    unknown = evaluate([["yak"], ["cat"]], [["ant"], ["cat"]], train=dataset(TRAIN))
+    assert unknown.values == pytest.approx(known.values)
+    assert unknown.quantiles == known.quantiles
+
+
+def test_k_larger_than_the_number_of_labels():
+    found = evaluate([["ant"]], [["ant"]], k=100)
+    assert found["P@100"] == 1.0 and found["N@100"] == 100.0 and found["R@100"] == 100.0
+
+
+# Ties
+
+
+def test_equal_scores_in_a_matrix_go_to_the_smaller_id():
+    scores = sparse.csr_array(([0.5, 0.5, 0.7, 0.5], ([0, 0, 0, 0], [5, 2, 3, 0])), shape=(1, 6))
+    ranking = [3, 0, 2, 5]
+    for place, label in enumerate(ranking, start=1):
+        found = evaluate(scores, [[label]], k=range(1, 5))
+        assert [found[f"R@{k}"] for k in range(1, 5)] == [100.0 * (k >= place) for k in range(1, 5)]
+
+
+def test_equal_weights_and_equal_scores_keep_the_order_given():
+    assert evaluate(dataset([["fox", "ant"]], scores=[1, 1]), [["fox"]], k=1)["P@1"] == 100
+    assert evaluate([[("fox", 1), ("ant", 1)]], [["fox"]], k=1)["P@1"] == 100
+
+
+def test_negative_and_zero_scores_are_predictions():
+    scores = sparse.csr_array(([-1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))
+    assert evaluate(scores, [[1]], k=1)["P@1"] == 100
+
+
+def test_zeros_in_a_true_matrix_are_no_labels_though_they_are_in_napkinxc():
+    truth = sparse.csr_matrix(([1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))
+    assert napkin.recall_at_k(truth, [[0]], k=1)[0] == 0.5
+    assert evaluate([[0]], truth, k=1)["R@1"] == 100
+
+
+# Filter pairs
+
+
+def test_filtered_labels_leave_predictions_and_truth():
+    # Text 0 loses its first prediction, so "cat" moves to place 1; text 3 loses a true label.
+    pairs = [(0, "bee"), (3, "fox"), (3, "nobody's")]
+    found = evaluate(PREDICTED, TRUTH, filter_pairs=pairs, k=(1, 2, 3))
+    expected = evaluate(
+        [["cat", "ant"], ["dog"], ["ant"], ["ant", "elk", "dog"]],
+        [["ant"], ["cat"], [], ["dog", "ant"]],
+        k=(1, 2, 3),
+    )
+    assert found.values == expected.values
+    assert "Filter pairs that do not count: 3." in found.notes
+
+
+def test_the_prediction_behind_the_last_place_moves_up():
+    scores = scores_of(ids([["fox", "elk", "dog"]]))
+    pairs = np.asarray([[0, NAMES.index("fox")], [0, NAMES.index("elk")]])
+    assert evaluate(scores, marks(ids([["dog"]])), k=1, filter_pairs=pairs)["P@1"] == 100
+    assert evaluate([["fox", "elk", "dog"]], [["dog"]], k=1, filter_pairs=[(0, "fox"), (0, "elk")])["P@1"] == 100
+
+
+def test_filter_pairs_of_the_truth_data_set_are_used_unless_others_are_given():
+    truth = dataset([["fox"], ["ant"]], NAMES[::-1], filter_pairs=np.asarray([[0, NAMES[::-1].index("ant")]]))
+    predictions = [["ant", "fox"], ["ant"]]
+    assert evaluate(predictions, truth, k=1)["P@1"] == 100
+    assert evaluate(predictions, truth, k=1, filter_pairs=[])["P@1"] == 50
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_filter_pairs_equal_editing_the_lists(data):
+    rows = st.lists(st.integers(0, 5), unique=True)
+    n = data.draw(st.integers(1, 5))
+    predictions = data.draw(st.lists(rows, min_size=n, max_size=n))
+    truth = data.draw(st.lists(rows, min_size=n, max_size=n))
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, 5))))
+    edited = [
+        [[label for label in row if (i, label) not in pairs] for i, row in enumerate(both)]
+        for both in (predictions, truth)
+    ]
+    assert evaluate(predictions, truth, filter_pairs=pairs).values == evaluate(*edited).values
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "message"),
+    [
+        ([(7, "ant")], DataError, "row 7, but there are 4 texts"),
+        ([(0, 17)], OptionError, "filter pairs hold label ids, but predictions and truth hold names"),
+        ([(0, "ant", 1)], OptionError, "must be"),
+        ([("0", "ant")], OptionError, "row number"),
+        ([(0, "ant"), (0, 1)], OptionError, "all names or all ids"),
+        (np.zeros((2, 3), int), OptionError, "two columns"),
+    ],
+)
+def test_senseless_filter_pairs_are_refused(pairs, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(PREDICTED, TRUTH, filter_pairs=pairs)
+
+
+def test_filter_names_do_not_go_with_ids_and_positions_must_exist():
+    with pytest.raises(OptionError, match="filter pairs hold label names"):
+        evaluate(ids(PREDICTED), ids(TRUTH), filter_pairs=[(0, "ant")])
+    with pytest.raises(DataError, match="label 6, but the truth has 6 labels"):
+        evaluate(PREDICTED, dataset(TRUTH), filter_pairs=[(0, 6)])
+
+
+# Unseen labels
+
+
+def test_unseen_labels_count_or_are_ignored():
+    train = dataset([["ant"], ["bee"], ["ant"]])
+    counted = evaluate(PREDICTED, TRUTH, train=train)
+    ignored = evaluate(PREDICTED, TRUTH, train=train, unseen="ignore")
+    assert (counted.texts, counted.left_out) == (4, 0)
+    assert (ignored.texts, ignored.left_out, ignored.labels) == (2, 2, 2)
+    by_hand = evaluate([PREDICTED[0], PREDICTED[3]], [["ant", "bee"], ["ant"]], train=train)
+    assert ignored.values == pytest.approx(by_hand.values)
+    assert "texts left out: 2" in ignored.table()
+    assert sum(one.labels for one in counted.quantiles) == 6
+    assert sum(one.labels for one in ignored.quantiles) == 2  # ant and bee
+
+
+def test_ids_without_training_examples_are_unseen():
+    frequencies = np.asarray([2, 1, 0, 0, 0, 0])
+    found = evaluate(ids(PREDICTED), ids(TRUTH), train=(frequencies, 3), unseen="ignore")
+    assert (found.texts, found.left_out) == (2, 2)
+
+
+def test_labels_unknown_to_training_still_have_a_propensity():
+    found = evaluate([["yak"]], [["yak"]], train=dataset(TRAIN))
+    assert found["PSP@1"] == pytest.approx(100)
+    assert sum(one.labels for one in found.quantiles) == len(NAMES) + 1
+
+
+# What is refused
+
+
+def test_names_and_ids_do_not_mix():
+    with pytest.raises(OptionError, match="predictions hold label ids but the truth holds label names"):
+        evaluate(padded(ids(PREDICTED)), TRUTH)
+    with pytest.raises(OptionError, match="predictions hold label names but the truth holds label ids"):
+        evaluate(PREDICTED, marks(ids(TRUTH)))
+    with pytest.raises(OptionError, match=r"all names .* or all ids .* there are int, str"):
+        evaluate([["ant", 3]], [["ant"]])
+    with pytest.raises(OptionError, match="frequencies must be a dict"):
+        evaluate(PREDICTED, TRUTH, train=([1, 2, 3], 3))
+    with pytest.raises(OptionError, match="frequencies must be an array"):
+        evaluate(ids(PREDICTED), ids(TRUTH), train=({"ant": 1}, 3))
+
+
+def test_row_counts_that_differ_are_refused_with_both_numbers():
+    with pytest.raises(DataError, match=r"predictions for 3 texts but true labels for 4"):
+        evaluate(PREDICTED[:3], TRUTH)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "error", "message"),
+    [
+        ("ant", OptionError, "one list of labels per text, not str"),
+        (["ant", "bee", "cat", "dog"], OptionError, "text 0 should have a list of labels, not 'ant'"),
+        ([[("ant",)], [], [], []], OptionError, r"text 0 should have \(label, score\) tuples"),
+        ([[], [("ant", "bee")], [], []], OptionError, r"text 1 should have \(label, score\) tuples"),
+        ([[], [("ant", float("nan"))], [], []], DataError, "text 1 has a score that is not a number"),
+        (np.zeros((4, 2)), OptionError, "label ids, texts × places"),
+        (17, OptionError, "not int"),
+    ],
+)
+def test_senseless_predictions_are_refused(predictions, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(predictions, TRUTH)
+
+
+def test_senseless_numbers_are_refused():
+    with pytest.raises(DataError, match="NaN"):
+        evaluate(sparse.csr_array([[np.nan, 1.0]]), [[1]])
+    with pytest.raises(DataError, match="-2 is no label id"):
+        evaluate(np.asarray([[-2]]), [[1]])
+    with pytest.raises(DataError, match="-1 is no label id"):
+        evaluate([[1]], [[-1]])
+    with pytest.raises(DataError, match="label id 9, but training has 3 labels"):
+        evaluate([[9]], [[1]], train=([1, 2, 3], 3))
+    with pytest.raises(OptionError, match="does not say"):
+        evaluate([[1]], np.asarray([[1]]))
+
+
+def test_senseless_options_are_refused():
+    with pytest.raises(OptionError, match='"count" or "ignore"'):
+        evaluate(PREDICTED, TRUTH, unseen="maybe")
+    with pytest.raises(OptionError, match="needs the training data"):
+        evaluate(PREDICTED, TRUTH, unseen="ignore")
+    with pytest.raises(OptionError, match="train must be a Dataset or a pair"):
+        evaluate(PREDICTED, TRUTH, train=3)
+    with pytest.raises(OptionError, match="k must be"):
+        evaluate(PREDICTED, TRUTH, k=0)
+
+
+def test_no_texts_are_refused():
+    with pytest.raises(DataError, match="nothing to evaluate"):
+        evaluate([], [])
+    with pytest.raises(DataError, match="of 1 texts none is left"):
+        evaluate([["ant"]], [["yak"]], train=dataset(TRAIN), unseen="ignore")
+
+
+# What is shown
+
+
+def test_notes_say_what_may_surprise():
+    found = evaluate([["ant", "ant"], []], [["ant"], ["ant"]], train=dataset(TRAIN))
+    assert found.notes == [
+        "Texts without any prediction: 1. They count as misses.",
+        "No text has 5 predictions; missing places count as misses.",
+        "Predictions that repeat a label of the same text: 1. They count as misses.",
+    ]
+
+
+def test_rows_in_another_order_are_noticed():
+    truth = dataset([["ant"], ["bee"]], texts=["a small one", "a yellow one"])
+    same = dataset([["ant"], ["bee"]], texts=["a small one", "a yellow one"])
+    swapped = dataset([["bee"], ["ant"]], texts=["a yellow one", "a small one"])
+    without = dataset([["bee"], ["ant"]])
+    differs = "Text 0 differs between predictions and truth: are the rows in the same order?"
+    assert differs in evaluate(swapped, truth).notes
+    assert differs not in evaluate(same, truth).notes + evaluate(without, truth).notes
+
+
+def test_table_markdown_and_json_hold_the_numbers():
+    found = evaluate(PREDICTED, TRUTH, train=dataset(TRAIN), intervals=True, resamples=20)
+    low, high = found.intervals["P@1"]
+    lines = found.table().splitlines()
+    assert lines[0].split() == ["%", "@1", "@3", "@5"]
+    assert lines[1].startswith("P ") and f"50.00 [{low:.2f}, {high:.2f}]" in lines[1]
+    assert len({len(line) for line in lines[:7]}) == 1  # aligned
+    assert "texts: 4   labels in the truth: 5" in lines
+    assert str(found) == found.table()
+    assert found.to_markdown().splitlines()[1] == "| --- | ---: | ---: | ---: |"
+    back = json.loads(json.dumps(found.to_json()))
+    assert back["values"] == found.values
+    assert back["intervals"]["P@1"] == [low, high]
+    assert back["quantiles"][0]["contributions"].keys() == {"P@1", "P@3", "P@5"}

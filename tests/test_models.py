@@ -1,0 +1,240 @@
+"""The contract of every recipe, on one tiny learnable data set; and the safety of model folders."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import sparse
+
+import shortlist
+from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.kernels.top_labels import top_labels
+from shortlist.model.folder import _escaped, _unescaped
+
+N_TOPICS = 20
+# P@1 that each recipe must reach on the test part of `topics`.
+BARS = {"popular": 4.0, "centroid": 95.0}
+
+
+def topics(n_texts: int, seed: int) -> shortlist.Dataset:
+    """Texts of three words of a topic and two of noise; the topic is the label, and one label is everywhere."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n_texts):
+        topic = int(rng.integers(N_TOPICS))
+        words = [f"topic{topic}word{i}" for i in rng.integers(6, size=3)] + [
+            f"noise{i}" for i in rng.integers(50, size=2)
+        ]
+        rows.append((" ".join(rng.permutation(words)), [f"label {topic}"]))
+    return shortlist.read(rows)
+
+
+@pytest.fixture(scope="module")
+def train_part():
+    part = topics(1000, seed=1)
+    part.display_names = {"label 3": "the third topic"}
+    return part
+
+
+@pytest.fixture(scope="module")
+def test_part():
+    return topics(300, seed=2)
+
+
+@pytest.mark.parametrize("recipe", sorted(shortlist.recipes()))
+class TestEveryRecipe:
+    @pytest.fixture(scope="class")
+    def model(self, recipe, train_part):
+        return shortlist.train(train_part, recipe=recipe)
+
+    def test_learns(self, model, recipe, train_part, test_part):
+        result = shortlist.evaluate(model.predict_dataset(test_part), test_part, train=train_part)
+        assert result["P@1"] >= BARS[recipe]
+
+    def test_one_text_equals_many(self, model, test_part):
+        texts = list(test_part.texts[:20])
+        assert [model.predict(text) for text in texts] == model.predict(texts)
+
+    def test_predictions_are_names_with_falling_scores(self, model, train_part):
+        predictions = model.predict(train_part.texts[0], k=3)
+        assert 1 <= len(predictions) <= 3
+        scores = [prediction.score for prediction in predictions]
+        assert scores == sorted(scores, reverse=True)
+        for prediction in predictions:
+            assert prediction.label in train_part.label_names
+            assert prediction.name == train_part.display_name(prediction.label)
+
+    def test_save_and_load_change_nothing(self, model, test_part, tmp_path):
+        model.save(tmp_path / "model")
+        again = shortlist.load(tmp_path / "model")
+        texts = list(test_part.texts[:20])
+        assert again.predict(texts) == model.predict(texts)
+        assert (again.recipe, again.options) == (model.recipe, model.options)
+
+    def test_same_data_same_folder(self, model, recipe, train_part, tmp_path):
+        model.save(tmp_path / "one")
+        shortlist.train(train_part, recipe=recipe).save(tmp_path / "two")
+        files = sorted(path.name for path in (tmp_path / "one").iterdir())
+        assert files == sorted(path.name for path in (tmp_path / "two").iterdir())
+        for name in files:
+            assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+    def test_threads_change_nothing(self, model, test_part):
+        texts = list(test_part.texts)
+        assert model.predict(texts, threads=1) == model.predict(texts, threads=2)
+
+    def test_k_larger_than_what_exists(self, model, train_part):
+        assert len(model.predict(train_part.texts[0], k=10_000)) <= train_part.n_labels
+
+    def test_empty_and_unknown_texts_give_a_list(self, model):
+        for text in ("", "  ", "zzz qqq", "\n", "日本"):
+            assert isinstance(model.predict(text), list)
+        assert model.predict([]) == []
+
+    def test_senseless_requests(self, model):
+        with pytest.raises(OptionError, match="at least one label"):
+            model.predict("x", k=0)
+        with pytest.raises(OptionError, match="text 1 is of type int"):
+            model.predict(["x", 3])
+        with pytest.raises(OptionError, match="threads"):
+            shortlist.train([("a", ["b"])], recipe="centroid", threads=0)
+
+    def test_nothing_to_learn_from(self, recipe):
+        with pytest.raises(DataError, match="nothing to learn"):
+            shortlist.train([("a text", [])], recipe=recipe)
+
+
+def test_unknown_recipe_and_option():
+    with pytest.raises(OptionError, match="the recipes are popular"):
+        shortlist.train([("a", ["b"])], recipe="magic")
+    with pytest.raises(OptionError, match="it has min_count"):
+        shortlist.train([("a", ["b"])], recipe="centroid", sped=1)
+
+
+def test_centroid_on_features_instead_of_texts():
+    features = sparse.csr_array(np.asarray([[1, 0, 0], [0, 2, 0], [0, 0, 3]], np.float32))
+    dataset = shortlist.read([("", ["a"]), ("", ["b"]), ("", ["c"])])
+    dataset.features = features
+    model = shortlist.train(dataset, recipe="centroid")
+    assert model.predict_dataset(dataset, k=1).labels.values.tolist() == [0, 1, 2]
+    with pytest.raises(OptionError, match="3 features"):
+        model.rank(np.zeros((1, 5)), 1)
+    with pytest.raises(OptionError, match="give it a matrix"):
+        model.predict("a text")
+
+
+def test_labels_with_odd_characters_survive(tmp_path):
+    names = ["tab\there", "line\nbreak", "back\\slash", "back\\nslash", "\\", "\\\\n", "ü", " "]
+    dataset = shortlist.read([(f"word{i}", [name]) for i, name in enumerate(names[:-1])])
+    shortlist.train(dataset, recipe="popular").save(tmp_path / "m")
+    assert shortlist.load(tmp_path / "m").label_names == names[:-1]
+    for name in names:
+        assert _unescaped(_escaped(name)) == name
+        assert "\n" not in _escaped(name)
+
+
+class TestModelFolder:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        shortlist.train([("red shoes", ["shoes"])], recipe="centroid").save(tmp_path / "model")
+        return tmp_path / "model"
+
+    def test_holds_plain_files_only(self, folder):
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"config.json", "labels.txt", "vocabulary.txt", "arrays.safetensors"}
+        assert (folder / "vocabulary.txt").read_text() == "red\t1\nshoes\t1\n"
+        assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+    @pytest.mark.parametrize("name", ["labels.txt", "vocabulary.txt", "arrays.safetensors"])
+    def test_a_changed_byte_is_noticed(self, folder, name):
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+        with pytest.raises(ModelError, match=f"{name} is not the file that was saved"):
+            shortlist.load(folder)
+
+    def test_a_missing_file_is_noticed(self, folder):
+        (folder / "labels.txt").unlink()
+        with pytest.raises(ModelError, match=r"labels\.txt is missing"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"format_version": 99}, "format 99"),
+            ({"format": "other"}, "another kind"),
+            ({"recipe": "from the future"}, "from the future"),
+            ({"files": {"../evil": {"bytes": 1, "sha256": ""}}}, "outside the folder"),
+            ({"files": 3}, "damaged"),
+        ],
+    )
+    def test_a_strange_config_is_refused(self, folder, change, message):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(ModelError, match=message):
+            shortlist.load(folder)
+
+    def test_not_a_model(self, tmp_path):
+        with pytest.raises(ModelError, match="no such model folder"):
+            shortlist.load(tmp_path / "nowhere")
+        with pytest.raises(ModelError, match=r"no config\.json"):
+            shortlist.load(tmp_path)
+
+    def test_never_overwrites_what_is_not_a_model(self, folder, tmp_path):
+        (tmp_path / "thesis").mkdir()
+        (tmp_path / "thesis" / "chapter1.txt").write_text("precious")
+        model = shortlist.load(folder)
+        with pytest.raises(ModelError, match="nothing was written"):
+            model.save(tmp_path / "thesis")
+        assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "precious"
+
+    def test_replaces_an_older_model(self, folder):
+        shortlist.train([("blue hat", ["hats"])], recipe="popular").save(folder)
+        assert shortlist.load(folder).label_names == ["hats"]
+        assert not (folder / "vocabulary.txt").exists()
+
+    def test_a_failed_save_leaves_the_old_model(self, folder, monkeypatch):
+        model = shortlist.load(folder)
+
+        def explode(writer):
+            raise RuntimeError("disk full")
+
+        monkeypatch.setattr(model, "_write", explode)
+        with pytest.raises(RuntimeError):
+            model.save(folder)
+        assert shortlist.load(folder).predict("shoes")[0].label == "shoes"
+        assert len(list(folder.parent.iterdir())) == 1
+
+
+small_numbers = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 5), st.integers(1, 6), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
+def test_top_labels_equals_a_dense_product(n_texts, n_words, n_labels, k, n_chunks, data):
+    texts = data.draw(hnp.arrays(np.float32, (n_texts, n_words), elements=small_numbers))
+    weights = data.draw(hnp.arrays(np.float32, (n_words, n_labels), elements=small_numbers))
+    sparse_texts, sparse_weights = sparse.csr_array(texts), sparse.csr_array(weights)
+    ids, scores = np.empty((n_texts, k), np.int32), np.empty((n_texts, k), np.float32)
+    top_labels(
+        sparse_texts.indptr.astype(np.int64),
+        sparse_texts.indices.astype(np.int32),
+        sparse_texts.data,
+        sparse_weights.indptr.astype(np.int64),
+        sparse_weights.indices.astype(np.int32),
+        sparse_weights.data,
+        n_labels,
+        n_chunks,
+        ids,
+        scores,
+    )
+    products = texts @ weights
+    for row in range(n_texts):
+        expected = [int(i) for i in np.argsort(-products[row], kind="stable") if products[row, i] > 0][:k]
+        assert ids[row].tolist() == expected + [-1] * (k - len(expected))
+        assert scores[row, : len(expected)].tolist() == products[row, expected].tolist()
