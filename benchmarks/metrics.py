@@ -77,7 +77,8 @@ def main():
 
     all_seconds, whole = seconds(lambda: evaluate(predictions, truth, train=train), repeats=3)
     shared = range(min(options.shared_texts, options.texts))
-    shared_truth = clean(truth.take(shared).row(i).tolist() for i in shared)
+    shared_rows = truth.take(shared)
+    shared_truth = clean(shared_rows.row(i).tolist() for i in shared)
     shared_lists = clean(predictions[: len(shared)].tolist())
     shared_predictions = np.full((len(shared), 5), -1, np.int32)
     for row, labels in zip(shared_predictions, shared_lists, strict=True):

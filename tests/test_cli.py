@@ -157,10 +157,12 @@ def test_recipes_and_completion_and_version(run):
     assert library.__version__ in run("--version").stdout
 
 
-HELPED = [["data"], ["data", "describe"], ["data", "convert"], ["data", "split"],
-                                     ["data", "icd10"], ["train"], ["predict"], ["evaluate"], ["completion"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    ["data", "data describe", "data convert", "data split", "data icd10", "train", "predict", "evaluate", "completion"],
+)
 def test_help_has_examples(run, command):
-    done = run(*command, "--help")
+    done = run(*command.split(), "--help")
     assert done.exit_code == 0
     assert "shortlist" in done.stdout
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import shortlist
 from shortlist.data.split import merge_identical_texts, split
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import OptionError
 
 
 def random_dataset(n_texts: int, n_labels: int, seed: int) -> shortlist.Dataset:
@@ -99,8 +99,7 @@ def test_by_time_needs_a_time():
         split(shortlist.read([("a", ["b"])]), by_time=True)
 
 
-def test_a_part_of_data_with_filter_pairs_is_refused():
-    dataset = shortlist.read([("a", ["b"])])
-    dataset.filter_pairs = np.zeros((1, 2), np.int64)
-    with pytest.raises(DataError, match="filter pairs"):
-        dataset.take([0])
+def test_filter_pairs_follow_their_texts():
+    dataset = shortlist.read([("a", ["x"]), ("b", ["y"]), ("c", ["x"])])
+    dataset.filter_pairs = np.asarray([[0, 1], [2, 0]])
+    assert dataset.take([2, 1]).filter_pairs.tolist() == [[0, 0]]

@@ -46,12 +46,17 @@ def test_part():
     return topics(300, seed=2)
 
 
-@pytest.mark.parametrize("recipe", sorted(shortlist.recipes()))
-class TestEveryRecipe:
-    @pytest.fixture(scope="class")
-    def model(self, recipe, train_part):
-        return shortlist.train(train_part, recipe=recipe)
+@pytest.fixture(scope="module", params=sorted(shortlist.recipes()))
+def recipe(request):
+    return request.param
 
+
+@pytest.fixture(scope="module")
+def model(recipe, train_part):
+    return shortlist.train(train_part, recipe=recipe)
+
+
+class TestEveryRecipe:
     def test_learns(self, model, recipe, train_part, test_part):
         result = shortlist.evaluate(model.predict_dataset(test_part), test_part, train=train_part)
         assert result["P@1"] >= BARS[recipe]

@@ -9,13 +9,16 @@ import shutil
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from shortlist.errors import DataError, MissingExtraError
 
 BLOCK = 1 << 20
+# What a decompressor is given at a time: little enough that a few bytes which stand for gigabytes do not
+# unfold all at once, enough that the thread doing it does not spend its time waiting for its turn.
+PIECE = 1 << 16
 STANDARD_INPUT = "-"
 
 
@@ -35,9 +38,9 @@ def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: N
         first = next(raw, b"")
         raw = _chain(first, raw)
         if first.startswith(b"\x1f\x8b"):
-            yield from _gunzip(raw, name)
+            yield from _in_blocks(_gunzip(_pieces(raw), name))
         elif first.startswith(b"\x28\xb5\x2f\xfd"):
-            yield from _unzstd(raw, name)
+            yield from _in_blocks(_unzstd(_pieces(raw), name))
         else:
             yield from raw
 
@@ -91,8 +94,8 @@ def _open_raw(path: str | Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path}: there is no such file. Check the path.") from None
     except IsADirectoryError:
         raise DataError(f"{path}: is a folder; a file was expected.") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}.") from None
+    except (OSError, ValueError) as error:  # a ValueError is a NUL in the name
+        raise DataError(f"{path}: cannot be opened: {getattr(error, 'strerror', error)}.") from None
     with file:
         yield file
 
@@ -109,10 +112,36 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _gunzip(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    for block in blocks:
+        for start in range(0, len(block), PIECE):
+            yield block[start : start + PIECE]
+
+
+def _in_blocks(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces of any size, small or monstrous, as blocks of one to two megabytes."""
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            for start in range(0, len(piece), BLOCK):
+                waiting.append(piece[start : start + BLOCK])
+                size += len(waiting[-1])
+                if size >= BLOCK:
+                    yield b"".join(waiting)
+                    waiting, size = [], 0
+    except DamagedFileError:
+        if waiting:
+            yield b"".join(waiting)
+        raise
+    if waiting:
+        yield b"".join(waiting)
+
+
+def _gunzip(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     member = zlib.decompressobj(wbits=31)
     complete = False
-    for data in raw:
+    for data in pieces:
         while data:
             if complete:
                 # Some tools write several members one after the other, some pad the end with zeros.
@@ -120,9 +149,11 @@ def _gunzip(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
                 if not data:
                     break
                 member, complete = zlib.decompressobj(wbits=31), False
+            before = member.copy()
             try:
                 content = member.decompress(data, BLOCK)
             except zlib.error as error:
+                yield _until_the_damage(before, data)
                 raise DamagedFileError(
                     f"{name}: the gzip data is damaged ({error}). Fetch or write the file again."
                 ) from None
@@ -131,13 +162,23 @@ def _gunzip(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
             complete = member.eof
             data = member.unused_data if complete else member.unconsumed_tail
     if not complete:
+        yield member.flush()
         raise DamagedFileError(f"{name}: the gzip data ends too early; the file is cut off. Fetch or write it again.")
 
 
-def _unzstd(raw: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _until_the_damage(member: Any, data: bytes) -> bytes:
+    """A failed call gives nothing at all: go there again byte by byte, and keep what comes before."""
+    content = bytearray()
+    with suppress(zlib.error):
+        for at in range(len(data)):
+            content += member.decompress(data[at : at + 1])
+    return bytes(content)
+
+
+def _unzstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
     zstandard = _import_zstandard(name)
     frame = zstandard.ZstdDecompressor().decompressobj()
-    for data in raw:
+    for data in pieces:
         while data:
             if frame.eof:
                 frame = zstandard.ZstdDecompressor().decompressobj()
@@ -169,6 +210,8 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
     The content is compressed when the name ends in .gz or .zst.
     """
     path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; a file was to be written there.")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +243,7 @@ def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
 
     An existing target is replaced; whether that is wanted is for the caller to check first.
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()  # "." has no name to put another beside
     beside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     shutil.rmtree(beside, ignore_errors=True)

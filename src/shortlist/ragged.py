@@ -40,7 +40,7 @@ class Ragged:
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Ragged:
         """The given rows, in the given order."""
-        rows = np.asarray(rows, dtype=np.int64)
+        rows = row_numbers(rows, len(self))
         positions, indptr = gather_positions(self.indptr, rows)
         weights = None if self.weights is None else self.weights[positions]
         return Ragged(indptr, self.values[positions], weights)
@@ -90,6 +90,14 @@ def bounds_of(sizes: np.ndarray | Sequence[int]) -> np.ndarray:
     bounds = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def row_numbers(rows: np.ndarray | Sequence[int], n_rows: int) -> np.ndarray:
+    """Chosen rows as plain numbers: a mask is as good, and negative numbers count from the end."""
+    rows = np.asarray(rows)
+    if rows.dtype == bool and len(rows) != n_rows:
+        raise IndexError(f"a mask of {len(rows)} rows for {n_rows}")
+    return np.arange(n_rows, dtype=np.int64)[rows if rows.size else rows.astype(np.int64)]
 
 
 def gather_positions(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

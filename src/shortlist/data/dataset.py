@@ -13,7 +13,7 @@ import numpy as np
 from shortlist.data.report import Report
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError
-from shortlist.ragged import Ragged
+from shortlist.ragged import Ragged, bounds_of, row_numbers
 
 
 @dataclass(eq=False)
@@ -87,15 +87,14 @@ class Dataset:
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Dataset:
         """The given rows as a data set of their own, over the same label names."""
-        rows = np.asarray(rows, np.int64)
-        if self.filter_pairs is not None:
-            raise DataError("a part of a data set with filter pairs cannot be taken: the pairs name rows")
+        rows = row_numbers(rows, len(self))
         return replace(
             self,
             texts=self.texts.take(rows),
             labels=self.labels.take(rows),
             features=None if self.features is None else self.features[rows],
             times=None if self.times is None else self.times[rows],
+            filter_pairs=None if self.filter_pairs is None else _follow_rows(self.filter_pairs, rows),
         )
 
     def relabelled(self, label_names: list[str]) -> Dataset:
@@ -103,7 +102,17 @@ class Dataset:
         position = {name: i for i, name in enumerate(label_names)}
         new_id = np.asarray([position.get(name, -1) for name in self.label_names] or [0], np.int32)
         moved = Ragged(self.labels.indptr, new_id[self.labels.values], self.labels.weights)
-        return replace(self, labels=moved.keep(moved.values >= 0), label_names=label_names, label_features=None)
+        pairs = self.filter_pairs
+        if pairs is not None:
+            pairs = np.column_stack([pairs[:, 0], new_id[pairs[:, 1]]])
+            pairs = pairs[pairs[:, 1] >= 0]
+        return replace(
+            self,
+            labels=moved.keep(moved.values >= 0),
+            label_names=label_names,
+            label_features=None,
+            filter_pairs=pairs,
+        )
 
     def without_unused_labels(self) -> Dataset:
         """The same texts over only those labels that occur."""
@@ -118,3 +127,11 @@ class Dataset:
         from shortlist.data.write import write
 
         write(self, path, format=format, **options)
+
+
+def _follow_rows(pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(text, label) pairs where text `rows[i]` has become text i; some texts are gone, some are there twice."""
+    n_rows = int(max(rows.max(initial=-1), pairs[:, 0].max(initial=-1))) + 1
+    places_of = Ragged(bounds_of(np.bincount(rows, minlength=n_rows)), np.argsort(rows, kind="stable"))
+    places = places_of.take(pairs[:, 0])
+    return np.column_stack([places.values, np.repeat(pairs[:, 1], places.counts)])

@@ -35,7 +35,7 @@ def read_folder(folder: Path, part: str | None, format: str | None, options: Rea
         assert part is not None
         dataset = repository.read_part(folder, part, options)
     else:
-        dataset = _read_shards(_shards(own) if own.is_dir() else [own], folder, format, options)
+        dataset = _read_shards(_shards(own, format) if own.is_dir() else [own], folder, format, options)
     names = options.label_names or find_label_names(folder)
     if names is not None:
         dataset.display_names = read_label_names(names)
@@ -52,15 +52,20 @@ def _own_part(folder: Path, part: str) -> Path | None:
     return None
 
 
-def _shards(folder: Path) -> list[Path]:
-    shards = [
+def _shards(folder: Path, format: str | None) -> list[Path]:
+    """The folder's files of the wanted format, or of the one format that they have."""
+    files = [
         path
         for path in sorted(folder.iterdir())
-        if path.is_file() and format_of(path) and not path.name.startswith((".", "_")) and path.name not in FOUND_BESIDE
+        if path.is_file() and not path.name.startswith((".", "_")) and path.name not in FOUND_BESIDE
     ]
-    formats = {format_of(path) for path in shards}
+    if format is not None:
+        # Shards are often called part-00000: where no name speaks of a format, all are of the wanted one.
+        return [path for path in files if format_of(path) == format] or [path for path in files if not format_of(path)]
+    shards = [path for path in files if format_of(path)]
+    formats = sorted({str(format_of(path)) for path in shards})
     if len(formats) > 1:
-        raise DataError(f"{folder} mixes files of several formats ({', '.join(sorted(map(str, formats)))}).")
+        raise DataError(f"{folder} mixes files of several formats ({', '.join(formats)}): say which with format=….")
     return shards
 
 

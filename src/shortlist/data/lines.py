@@ -14,6 +14,7 @@ from shortlist.progress import Progress
 
 LONGEST_LINE = 16 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BAD_BYTES = "shortlist-bad-bytes"
 
 
 def name_of(path: str | Path) -> str:
@@ -29,15 +30,24 @@ def line_blocks(path: str | Path, report: Report, options: ReadOptions) -> Itera
     So is a file that breaks off: what came before is kept.
     """
     with Progress(f"reading {Path(name_of(path)).name}", stored_size(path), "B", options.show_progress) as progress:
-        blocks = in_background(_as_utf8(blocks_of(path, progress.advance), options.encoding))
+        blocks = _as_utf8(blocks_of(path, progress.advance), options.encoding)
+        if str(path) != STANDARD_INPUT:  # a thread that waits for somebody to type cannot be stopped by Ctrl-C
+            blocks = in_background(blocks)
         yield from _whole_lines(blocks, name_of(path), report)
 
 
 def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
         return blocks
-    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
-    return (decoder.decode(block).encode(errors="surrogateescape") for block in blocks)
+    # A lone surrogate in the text becomes bytes that are not valid UTF-8, so that the line can be named.
+    codecs.register_error(BAD_BYTES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+    return _recoded(blocks, codecs.getincrementaldecoder(encoding)(BAD_BYTES))
+
+
+def _recoded(blocks: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
+    for block in blocks:
+        yield decoder.decode(block).encode(errors="surrogatepass")
+    yield decoder.decode(b"", final=True).encode(errors="surrogatepass")
 
 
 def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator[tuple[bytes, int]]:

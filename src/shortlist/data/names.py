@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
 import msgspec
@@ -25,18 +26,23 @@ def read_label_names(path: str | Path) -> dict[str, str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1} is not valid UTF-8; label names must be UTF-8.") from None
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith(("{", "[")) or ".json" in Path(path).suffixes:
         try:
             return msgspec.json.decode(text, type=dict[str, str])
         except msgspec.DecodeError as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "readable name", …}}.') from None
-    lines = text.splitlines()
-    separator = "\t" if lines and "\t" in lines[0] else ","
+    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: dict[str, str] = {}
-    for number, row in enumerate(csv.reader(lines, delimiter=separator), start=1):
-        if not row:
-            continue
-        if len(row) != 2:
-            raise DataError(f"{path}, line {number}: {len(row)} columns; expected two, the label and its name.")
-        names[row[0]] = row[1]
+    try:
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != 2:
+                raise DataError(
+                    f"{path}, line {rows.line_num}: {len(row)} columns; expected two, the label and its name."
+                )
+            names[row[0]] = row[1]
+    except csv.Error as error:
+        raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None
     return names

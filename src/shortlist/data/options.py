@@ -39,6 +39,9 @@ class ReadOptions:
     show_progress: bool = True
 
     def __post_init__(self) -> None:
+        for option in ("text", "labels", "weights", "time"):
+            if getattr(self, option) == "":
+                raise OptionError(f"{option} is empty; give the name of a field, or None for no {option}")
         if self.separator is not None and len(self.separator) != 1:
             raise OptionError(f"separator is {self.separator!r}; it must be one character")
         if self.label_separator == "":

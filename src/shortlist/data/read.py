@@ -63,7 +63,7 @@ def read_path(source: str | Path, part: str | None, format: str | None, options:
     from shortlist.data.folders import read_folder
 
     path = Path(source)
-    if str(source) != STANDARD_INPUT and path.is_dir():
+    if str(source) != STANDARD_INPUT and _is_folder(path):
         return read_folder(path, part, format, options)
     if part is not None:
         raise OptionError(f"{path} is a file; parts are for folders: leave out part={part!r}.")
@@ -73,7 +73,14 @@ def read_path(source: str | Path, part: str | None, format: str | None, options:
         return _with_names(read_single_file(path, options), path.parent, options)
     builder = DatasetBuilder(Report(options.on_error))
     read_file(source, builder, options, format)
-    return _with_names(builder.finish(), path.parent, options)
+    return _with_names(builder.finish(), None if str(source) == STANDARD_INPUT else path.parent, options)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # a name that is too long, a folder above that may not be entered
+        raise DataError(f"{str(path)[:200]}: cannot be opened: {error.strerror}.") from None
 
 
 def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
@@ -105,8 +112,8 @@ def _options(options: dict[str, Any]) -> ReadOptions:
     return ReadOptions(**options)
 
 
-def _with_names(dataset: Dataset, folder: Path, options: ReadOptions) -> Dataset:
-    names = options.label_names or find_label_names(folder)
+def _with_names(dataset: Dataset, folder: Path | None, options: ReadOptions) -> Dataset:
+    names = options.label_names or (find_label_names(folder) if folder else None)
     return dataset if names is None else replace(dataset, display_names=read_label_names(names))
 
 

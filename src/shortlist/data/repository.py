@@ -13,26 +13,34 @@ that evaluation must ignore.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from scipy import sparse
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.jsonl import decoded
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.report import Report
 from shortlist.data.sparse_text import has_header, read_sparse_text
 from shortlist.data.texts import Texts
-from shortlist.data.values import BadRow, checked_text
+from shortlist.data.values import BadRow, checked_label, checked_text, checked_weights, shortened
 from shortlist.errors import DataError
-from shortlist.ragged import Ragged
+from shortlist.kernels.rows import first_in_row
+from shortlist.ragged import Ragged, bounds_of
 
 PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}
 PACKED = ("", ".gz", ".zst")
+# Without lbl.json the largest number decides how many labels there are: one slip must not make a billion.
+MOST_LABELS = 100_000_000
+MOST_DIGITS = 18
+
+Row = TypeVar("Row")
 
 
 def find_part(folder: Path, part: str) -> bool:
@@ -43,31 +51,34 @@ def find_part(folder: Path, part: str) -> bool:
 def read_part(folder: Path, part: str, options: ReadOptions) -> Dataset:
     report = Report(options.on_error)
     if json_file := _find(folder, part, "json"):
-        dataset = _read_json(json_file, folder, report, options)
+        dataset, bad_rows = _read_json(json_file, folder, report, options)
     elif label_file := _find(folder, part, "labels"):
-        dataset = _read_pair(label_file, folder, part, report, options)
+        dataset, bad_rows = _read_pair(label_file, folder, part, report, options)
     elif single := _find(folder, part, "single"):
-        dataset = read_single_file(single, options)
+        dataset, bad_rows = _read_single(single, report, options)
     else:
         raise DataError(f"{folder}: there is no {part} part in any of the Repository's forms.")
     if part == "test":
         filter_file = _first_existing(folder, ("filter_labels_test.txt",))
         if filter_file is not None:
             dataset = replace(dataset, filter_pairs=read_filter_pairs(filter_file, dataset, report, options))
-    return dataset
+    return _without_bad_rows(dataset, bad_rows)
 
 
 def read_single_file(path: Path, options: ReadOptions) -> Dataset:
     """The oldest form: header `N D L`, then `l1,l2 f:v f:v`."""
-    report = Report(options.on_error)
     if not has_header(path, 3):
         raise DataError(
             f"{path}: the name does not say what is in it and the first line is not a Repository header "
             "(three numbers: texts, features, labels). Say format='jsonl', 'csv', 'tsv' or 'parquet' (--format)."
         )
+    return _without_bad_rows(*_read_single(path, Report(options.on_error), options))
+
+
+def _read_single(path: Path, report: Report, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
     read = read_sparse_text(path, report, options, with_labels=True)
     assert read.labels is not None
-    return _assemble(None, read.labels, read.n_labels, read.matrix, read.bad_rows, report)
+    return _assemble(None, read.labels, read.n_labels, read.matrix, report), read.bad_rows
 
 
 def _find(folder: Path, part: str, kind: str) -> Path | None:
@@ -109,79 +120,78 @@ def is_repository_json(path: Path) -> bool:
     return b'"target_ind"' in first.partition(b"\n")[0]
 
 
-def _read_json(path: Path, folder: Path, report: Report, options: ReadOptions) -> Dataset:
-    texts: list[str] = []
-    targets: list[list[int]] = []
-    relevances: list[list[float]] = []
-    weighted = False
+def _read_json(path: Path, folder: Path, report: Report, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
     label_names, display_names = _label_texts(folder, report, options)
-    n_labels = len(label_names) or None
-    for record, number in _json_records(path, report, options):
-        try:
-            text, target, relevance = _json_row(record, n_labels)
-        except BadRow as bad:
-            report.add(str(path), number, bad.what, bad.expected)
-            continue
+    most_labels = len(label_names) or MOST_LABELS
+    texts: list[str] = []
+    bad_rows: list[int] = []
+    # Millions of lists of numbers would take many times the room of the file.
+    counts, targets, relevances = array("q"), array("i"), array("f")
+    for row in _json_rows(path, report, options, lambda record: _json_row(record, most_labels)):
+        if row is None:
+            bad_rows.append(len(texts))
+        text, target, relevance = row or ("", [], [])
         texts.append(text)
-        targets.append(target)
-        relevances.append(relevance)
-        weighted = weighted or any(value != 1.0 for value in relevance)
-    labels = Ragged.from_lists(targets)
-    if weighted:
-        flat = np.asarray([value for row in relevances for value in row], np.float32)
-        labels = Ragged(labels.indptr, labels.values, flat)
-    if n_labels is None:
-        n_labels = int(labels.values.max()) + 1 if len(labels.values) else 0
-    dataset = _assemble(Texts.from_strings(texts), labels, n_labels, None, np.zeros(0, np.int64), report)
-    return replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
+        counts.append(len(target))
+        targets.extend(target)
+        relevances.extend(relevance)
+    values, weights = np.asarray(targets, np.int32), np.asarray(relevances, np.float32)
+    labels = Ragged(bounds_of(np.asarray(counts)), values, weights if np.any(weights != 1) else None)
+    n_labels = len(label_names) or (int(values.max()) + 1 if len(values) else 0)
+    dataset = _assemble(Texts.from_strings(texts), labels, n_labels, None, report)
+    dataset = replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
+    return dataset, np.asarray(bad_rows, np.int64)
 
 
-def _json_row(record: Any, n_labels: int | None) -> tuple[str, list[int], list[float]]:
+def _json_rows(path: Path, report: Report, options: ReadOptions, make: Callable[[Any], Row]) -> Iterator[Row | None]:
+    """What `make` makes of each record; None for one that cannot be used, so that all keep their numbers."""
+    for lines, first in line_blocks(path, report, options):
+        for offset, line in enumerate(lines.split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                yield make(decoded(line))
+            except BadRow as bad:
+                report.add(str(path), first + offset, bad.what, bad.expected)
+                yield None
+
+
+def _json_row(record: Any, most_labels: int) -> tuple[str, list[int], list[float]]:
     if not isinstance(record, dict) or "title" not in record or "target_ind" not in record:
         raise BadRow("no 'title' and 'target_ind'", 'an object such as {"title": …, "target_ind": [3, 17]}')
     text = checked_text(record["title"], "title")
     target = record["target_ind"]
     if not isinstance(target, list) or not all(type(item) is int and item >= 0 for item in target):
         raise BadRow("'target_ind' is not a list of label numbers", "whole numbers from 0 on")
-    if n_labels is not None and any(item >= n_labels for item in target):
-        raise BadRow(f"label number {max(target)} is too large", f"numbers below {n_labels:,}, the labels in lbl.json")
-    relevance = record.get("target_rel", [1.0] * len(target))
-    if not isinstance(relevance, list) or len(relevance) != len(target):
-        raise BadRow("'target_rel' does not fit 'target_ind'", "one number for each label")
-    return text, target, [float(value) for value in relevance]
-
-
-def _json_records(path: Path, report: Report, options: ReadOptions) -> Any:
-    for lines, first in line_blocks(path, report, options):
-        for offset, line in enumerate(lines.split(b"\n")):
-            if not line.strip():
-                continue
-            try:
-                yield msgspec.json.decode(line), first + offset
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                report.add(str(path), first + offset, f"not valid JSON ({error})", "one JSON object a line")
+    if any(item >= most_labels for item in target):
+        raise BadRow(f"label number {shortened(max(target))} is too large", f"numbers below {most_labels:,}")
+    relevance = checked_weights(record.get("target_rel", [1.0] * len(target)), target, "target_rel")
+    return text, target, relevance
 
 
 def _label_texts(folder: Path, report: Report, options: ReadOptions) -> tuple[list[str], dict[str, str]]:
     """The labels' own names (their uid) and titles from `lbl.json`, if it is there."""
-    path = next((folder / f"lbl.json{packed}" for packed in PACKED if (folder / f"lbl.json{packed}").is_file()), None)
+    path = _first_existing(folder, ("lbl.json",))
     if path is None:
         return [], {}
-    names: list[str] = []
-    titles: list[str] = []
-    for record, number in _json_records(path, report, options):
-        # A label that cannot be read keeps its number: targets are positions in this file.
-        known = record if isinstance(record, dict) else {}
-        if not isinstance(known.get("title"), str):
-            report.add(str(path), number, "no 'title'", 'an object such as {"uid": …, "title": …}')
-        names.append(str(known.get("uid", len(names))))
-        titles.append(str(known.get("title", "")))
+    # A label that cannot be read keeps its number: targets are positions in this file.
+    rows = [row or (None, "") for row in _json_rows(path, report, options, _label_row)]
+    names = [str(number) if name is None else name for number, (name, _) in enumerate(rows)]
     if len(set(names)) < len(names):
-        names = [str(i) for i in range(len(names))]
-    return names, dict(zip(names, titles, strict=True))
+        names = [str(number) for number in range(len(names))]
+    return names, {name: title for name, (_, title) in zip(names, rows, strict=True)}
 
 
-def _read_pair(label_file: Path, folder: Path, part: str, report: Report, options: ReadOptions) -> Dataset:
+def _label_row(record: Any) -> tuple[str | None, str]:
+    if not isinstance(record, dict) or "title" not in record:
+        raise BadRow("no 'title'", 'an object such as {"uid": …, "title": …}')
+    name = record.get("uid")
+    return None if name is None else checked_label(name), checked_text(record["title"], "title")
+
+
+def _read_pair(
+    label_file: Path, folder: Path, part: str, report: Report, options: ReadOptions
+) -> tuple[Dataset, np.ndarray]:
     labels, n_labels, names, bad_rows = _read_label_file(label_file, report, options)
     features = None
     texts = None
@@ -202,19 +212,27 @@ def _read_pair(label_file: Path, folder: Path, part: str, report: Report, option
             f"{label_file}: {len(labels):,} rows of labels, but {text_file or feature_file} has {n_rows:,} rows; "
             "the two must go together line by line."
         )
-    dataset = _assemble(texts, labels, n_labels, features, bad_rows, report)
+    dataset = _assemble(texts, labels, n_labels, features, report)
     label_feature_file = _first_existing(folder, ("lbl_X_Xf.txt", "lbl_X_Xf.npz"))
     if label_feature_file is not None:
-        dataset = replace(dataset, label_features=read_matrix(label_feature_file, report, options)[0])
+        label_features = read_matrix(label_feature_file, report, options)[0]
+        _check_rows(label_feature_file, label_features.shape[0], n_labels)
+        dataset = replace(dataset, label_features=label_features)
     label_texts = _first_existing(
         folder, ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt")
     )
     if names is not None:
         dataset = replace(dataset, label_names=names)
     elif label_texts is not None:
-        titles = list(read_text_lines(label_texts, report, options))
-        dataset = replace(dataset, display_names=dict(zip(dataset.label_names, titles, strict=False)))
-    return dataset
+        titles = read_text_lines(label_texts, report, options)
+        _check_rows(label_texts, len(titles), n_labels)
+        dataset = replace(dataset, display_names=dict(zip(dataset.label_names, titles, strict=True)))
+    return dataset, bad_rows
+
+
+def _check_rows(path: Path, n_rows: int, n_labels: int) -> None:
+    if n_rows != n_labels:
+        raise DataError(f"{path}: {n_rows:,} rows, but there are {n_labels:,} labels; expected one row for each.")
 
 
 def _first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -223,6 +241,14 @@ def _first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def read_matrix(path: Path, report: Report, options: ReadOptions) -> tuple[Any, np.ndarray]:
+    """The matrix, and which of its rows could not be read and are empty."""
+    matrix, bad_rows = _read_stored_matrix(path, report, options)
+    matrix.sum_duplicates()
+    return matrix, bad_rows
+
+
+def _read_stored_matrix(path: Path, report: Report, options: ReadOptions) -> tuple[Any, np.ndarray]:
+    """As it stands in the file: in its order, and with a column that stands twice in a row standing twice."""
     if path.suffix == ".npz":
         return _read_npz(path), np.zeros(0, np.int64)
     read = read_sparse_text(path, report, options)
@@ -242,9 +268,9 @@ def _read_label_file(
     if path.name.removesuffix(".gz").removesuffix(".zst").endswith(("_labels.txt", ".labels.txt")):
         table: dict[str, int] = {}
         lines = read_text_lines(path, report, options)
-        rows = [[table.setdefault(name, len(table)) for name in dict.fromkeys(line.split())] for line in lines]
+        rows = [[table.setdefault(name, len(table)) for name in line.split()] for line in lines]
         return Ragged.from_lists(rows), len(table), list(table), np.zeros(0, np.int64)
-    matrix, bad_rows = read_matrix(path, report, options)
+    matrix, bad_rows = _read_stored_matrix(path, report, options)
     labels = Ragged.from_csr(matrix)
     if labels.weights is not None and np.all(labels.weights == 1):
         labels = Ragged(labels.indptr, labels.values)
@@ -265,19 +291,24 @@ def read_text_lines(path: Path, report: Report, options: ReadOptions) -> Texts:
     return Texts.from_strings(texts)
 
 
-def _assemble(
-    texts: Texts | None, labels: Ragged, n_labels: int, features: Any, bad_rows: np.ndarray, report: Report
-) -> Dataset:
+def _assemble(texts: Texts | None, labels: Ragged, n_labels: int, features: Any, report: Report) -> Dataset:
     if texts is None:
         texts = Texts(np.zeros(0, np.uint8), np.zeros(features.shape[0] + 1, np.int64))
-    else:
-        report.empty_texts += int(np.count_nonzero(texts.sizes == 0))
-    if features is not None and features.shape[0] != len(labels):
-        raise DataError(f"{features.shape[0]:,} rows of features but {len(labels):,} rows of labels")
-    report.texts_without_labels += int(np.count_nonzero(labels.counts == 0))
-    dataset = Dataset(texts, labels, [str(i) for i in range(n_labels)], features=features, report=report)
+    if features is not None:
+        features.sum_duplicates()
+    first = first_in_row(labels.indptr, labels.values, n_labels)
+    report.repeated_labels += int(len(first) - np.count_nonzero(first))
+    names = [str(i) for i in range(n_labels)]
+    return Dataset(texts, labels.keep(first), names, features=features, report=report)
+
+
+def _without_bad_rows(dataset: Dataset, bad_rows: np.ndarray) -> Dataset:
+    """The rows that could be read. Until here the others kept their places, for other files count on them."""
     if len(bad_rows):
         dataset = dataset.take(np.setdiff1d(np.arange(len(dataset)), bad_rows))
+    if dataset.features is None:
+        dataset.report.empty_texts += int(np.count_nonzero(dataset.texts.sizes == 0))
+    dataset.report.texts_without_labels += int(np.count_nonzero(dataset.labels.counts == 0))
     return dataset
 
 
@@ -289,7 +320,7 @@ def read_filter_pairs(path: Path, dataset: Dataset, report: Report, options: Rea
             fields = line.split()
             if not fields:
                 continue
-            pair = [int(field) for field in fields if field.isdigit()]
+            pair = [int(field) for field in fields if field.isdigit() and len(field) < MOST_DIGITS]
             if len(fields) != 2 or len(pair) != 2 or pair[0] >= len(dataset) or pair[1] >= dataset.n_labels:
                 report.add(
                     str(path),

@@ -17,6 +17,8 @@ from shortlist.files import write_atomically
 from shortlist.kernels import sparse_text as kernel
 from shortlist.ragged import Ragged, bounds_of
 
+MOST_DIGITS = 18
+
 _WRONG = {
     kernel.NOT_A_PAIR: (
         "something that is not column:value",
@@ -48,7 +50,8 @@ class SparseFile:
 def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labels: bool = False) -> SparseFile:
     """Read `N D` (or `N D L` when labels stand first in each line) and N rows.
 
-    Rows that cannot be read are empty and listed, so that files which belong together stay aligned.
+    Rows that cannot be read are empty and listed, so that files which belong together stay aligned. A column
+    that stands twice in a row stands twice in the matrix: whether that is a sum or a slip, the caller knows.
     """
     blocks = line_blocks(path, report, options)
     first, _ = next(blocks, (b"", 0))
@@ -67,7 +70,6 @@ def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labe
         (values.astype(np.float32), columns.astype(np.int32), bounds_of(pair_counts)),
         shape=(n_rows, sizes[1]),
     )
-    matrix.sum_duplicates()
     rows = Ragged(bounds_of(label_counts), labels.astype(np.int32)) if with_labels else None
     return SparseFile(matrix, rows, n_labels, np.flatnonzero(wrong))
 
@@ -85,7 +87,10 @@ def _header(line: bytes, path: Path, numbers: int) -> list[int]:
         names = "texts, features and labels" if numbers == 3 else "rows and columns"
         shown = line[:60].decode(errors="replace")
         raise DataError(f"{path}, line 1: the header is {shown!r}; expected {numbers} numbers: how many {names}.")
-    return [int(field) for field in fields]
+    sizes = [int(field[:MOST_DIGITS]) for field in fields]
+    if max(sizes) > np.iinfo(np.int32).max:
+        raise DataError(f"{path}, line 1: the header says {max(sizes):,}; expected numbers below two billion.")
+    return sizes
 
 
 def _read_block(

@@ -14,9 +14,9 @@ from shortlist.data.builder import DatasetBuilder
 from shortlist.data.jsonl import row_of
 from shortlist.data.lines import LONGEST_LINE, line_blocks, name_of
 from shortlist.data.options import ReadOptions
-from shortlist.data.values import BadRow, split_labels
+from shortlist.data.values import VALID_TEXT, BadRow, is_valid_text, split_labels
 from shortlist.errors import DataError, MissingExtraError
-from shortlist.files import blocks_of
+from shortlist.files import STANDARD_INPUT, blocks_of
 from shortlist.progress import Progress
 
 LABEL_SEPARATOR = ";"
@@ -28,17 +28,18 @@ def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, se
     separator = options.separator or separator
     options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
     csv.field_size_limit(LONGEST_LINE)
-    rows = csv.reader(_decoded_lines(path, builder, options), delimiter=separator)
+    # Strict: else a quote that is never closed makes one label of the rest of the file without a word.
+    rows = csv.reader(_decoded_lines(path, builder, options), delimiter=separator, strict=True)
     numbered = _numbered(rows, name, builder)
     number, first = next(numbered, (0, []))
     if not first:
         return
     if options.header:
         columns = first
-        _check_columns(columns, options, name, separator)
     else:
-        columns = _columns_without_header(first, options)
+        columns = _columns_without_header(first, options, name)
         numbered = itertools.chain([(number, first)], numbered)
+    _check_columns(columns, options, name, separator)
     for number, row in numbered:
         try:
             if len(row) != len(columns):
@@ -68,7 +69,8 @@ def _numbered(rows: Any, name: str, builder: DatasetBuilder) -> Iterator[tuple[i
         try:
             row = next(rows, None)
         except csv.Error as error:
-            builder.report.add(name, number, f"not valid CSV ({error})", "columns in CSV form")
+            what = str(error).partition(" - ")[0]  # the rest is advice on how to open a file in Python
+            builder.report.add(name, number, f"not valid CSV ({what})", "quotes around fields and doubled in them")
             continue
         if row is None:
             return
@@ -82,6 +84,8 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
     if not missing:
         return
     line = separator.join(columns)
+    if "\0" in line or not is_valid_text(line):
+        raise DataError(f"{name}, line 1: the column names are not valid text; expected {VALID_TEXT}.")
     for other in (",", ";", "\t", "|"):
         if other != separator and all(column in [part.strip() for part in line.split(other)] for column in wanted):
             advice = f"The columns seem to be separated by {other!r}: say separator={other!r} (--separator)."
@@ -93,8 +97,13 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
     )
 
 
-def _columns_without_header(first: list[str], options: ReadOptions) -> list[str]:
+def _columns_without_header(first: list[str], options: ReadOptions, name: str) -> list[str]:
     columns = [column for column in (options.text, options.labels) if column]
+    if len(first) < len(columns):
+        raise DataError(
+            f"{name}, line 1: {len(first)} column; expected {len(columns)}, for {' and '.join(columns)}. "
+            "Where another character separates the columns, say so with separator=… (--separator)."
+        )
     return columns + [f"column {i + 1}" for i in range(len(columns), len(first))]
 
 
@@ -110,34 +119,51 @@ def read_parquet(path: str | Path, builder: DatasetBuilder, options: ReadOptions
     parquet = importlib.import_module("pyarrow.parquet")
     name = name_of(path)
     try:
-        with Path(path).open("rb") as file:
-            plain = file.read(4) == b"PAR1"
-        # Parquet is read from its end, so a compressed one has to be unpacked first.
-        source = str(path) if plain else pyarrow.BufferReader(b"".join(blocks_of(path)))
-        file = parquet.ParquetFile(source)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file. Check the path.") from None
+        file = parquet.ParquetFile(_parquet_source(path, pyarrow))
+        columns = _wanted_columns(file.schema_arrow.names, options, name)
+        batches = file.iter_batches(ROWS_PER_BATCH, columns=columns)
+        with Progress(f"reading {Path(name).name}", file.metadata.num_rows, "rows", options.show_progress) as progress:
+            _read_batches(batches, name, builder, options, progress)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{name}: not a readable Parquet file ({error}).") from None
-    columns = _wanted_columns(file.schema_arrow.names, options, name)
-    batches = file.iter_batches(ROWS_PER_BATCH, columns=columns)
-    with Progress(f"reading {Path(name).name}", file.metadata.num_rows, "rows", options.show_progress) as progress:
-        _read_batches(batches, name, builder, options, progress)
+
+
+def _parquet_source(path: str | Path, pyarrow: Any) -> Any:
+    """Parquet is read from its end, so one that is compressed or comes through a pipe is unpacked first."""
+    if str(path) != STANDARD_INPUT and Path(path).is_file():
+        with Path(path).open("rb") as file:
+            if file.read(4) == b"PAR1":
+                return str(path)
+    return pyarrow.BufferReader(b"".join(blocks_of(path)))
 
 
 def read_table(table: Any, builder: DatasetBuilder, options: ReadOptions) -> None:
     """A pandas, polars or Arrow table: anything that speaks Arrow's C stream."""
     pyarrow = import_pyarrow("reading a data frame")
     name = f"the {type(table).__module__.split('.')[0]} table"
-    wanted = _wanted_columns([str(column) for column in _column_names(table)], options, name)
-    arrow = pyarrow.table(table).select(wanted)
+    names = [str(column) for column in _column_names(table)]
+    wanted = _wanted_columns(names, options, name)
+    try:
+        # Only what is wanted is turned into Arrow: other columns may hold what Arrow does not know.
+        arrow = pyarrow.table(_selected(table, [names.index(column) for column in wanted])).select(wanted)
+    except (pyarrow.ArrowException, TypeError) as error:
+        raise DataError(f"{name}: cannot be read as texts and labels ({error}).") from None
     with Progress("reading the table", arrow.num_rows, "rows", options.show_progress) as progress:
         _read_batches(arrow.to_batches(ROWS_PER_BATCH), name, builder, options, progress)
 
 
 def _column_names(table: Any) -> list[Any]:
-    names = getattr(table, "column_names", None)
-    return list(table.columns) if names is None else list(names)
+    for names in ("column_names", "columns"):
+        if hasattr(table, names):
+            return list(getattr(table, names))
+    return list(table.schema.names)
+
+
+def _selected(table: Any, positions: list[int]) -> Any:
+    """These columns of a pandas or polars frame, or of an Arrow table; anything else as it is."""
+    if hasattr(table, "iloc"):
+        return table.iloc[:, positions]
+    return table.select([table.columns[i] for i in positions]) if hasattr(table, "with_columns") else table
 
 
 def _wanted_columns(names: list[str], options: ReadOptions, name: str) -> list[str]:

@@ -7,8 +7,10 @@ from typing import overload
 
 import numpy as np
 
+from shortlist.errors import DataError
+from shortlist.kernels.rows import copy_rows
 from shortlist.kernels.strings import pack, unpack
-from shortlist.ragged import gather_positions
+from shortlist.ragged import bounds_of, row_numbers
 
 
 class Texts(Sequence[str]):
@@ -20,7 +22,18 @@ class Texts(Sequence[str]):
 
     @staticmethod
     def from_strings(strings: Sequence[str]) -> Texts:
-        return strings if isinstance(strings, Texts) else Texts(*pack(list(strings)))
+        if isinstance(strings, Texts):
+            return strings
+        if isinstance(strings, str):
+            raise DataError("one text where a list of texts was expected; put it into a list.")
+        strings = list(strings)
+        try:
+            return Texts(*pack(strings))
+        except (UnicodeEncodeError, AttributeError):
+            row, text = next((i, text) for i, text in enumerate(strings) if not _is_text(text))
+            raise DataError(
+                f"item {row + 1} of the texts is {text!r:.60}; expected texts, without half surrogate pairs."
+            ) from None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -62,5 +75,16 @@ class Texts(Sequence[str]):
         return np.diff(self.offsets)
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Texts:
-        positions, offsets = gather_positions(self.offsets, np.asarray(rows, np.int64))
-        return Texts(self.buffer[positions], offsets)
+        """The given texts, in the given order."""
+        rows = row_numbers(rows, len(self))
+        offsets = bounds_of(self.sizes[rows])
+        buffer = np.empty(offsets[-1], np.uint8)
+        copy_rows(self.buffer, self.offsets, rows, offsets, buffer)
+        return Texts(buffer, offsets)
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False

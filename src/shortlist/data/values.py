@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from shortlist.data.options import ReadOptions
 
 VALID_TEXT = "UTF-8 text (where a file is in another encoding, say so with encoding=)"
+LARGEST_WEIGHT = 3.4e38  # of float32, in which they are kept
 
 
 class BadRow(ValueError):
@@ -33,10 +34,10 @@ def checked_labels(value: Any, options: ReadOptions) -> tuple[list[str], list[fl
         return [checked_label(key) for key in value], [checked_weight(weight) for weight in value.values()]
     if isinstance(value, str):
         raise BadRow(
-            f"{options.labels!r} is a text, {_shortened(value)}",
+            f"{options.labels!r} is a text, {shortened(value)}",
             'a list such as ["a", "b"] (or say how labels are separated: label_separator)',
         )
-    if not isinstance(value, Sequence) and not hasattr(value, "tolist"):
+    if not _is_list(value):
         raise BadRow(f"{options.labels!r} is {_kind(value)}", 'a list of labels such as ["a", "b"]')
     return [checked_label(item) for item in value], None
 
@@ -50,8 +51,8 @@ def checked_label(value: Any) -> str:
     return str(int(value))
 
 
-def checked_weights(value: Any, labels: Sequence[str], field: str) -> list[float]:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+def checked_weights(value: Any, labels: Sequence[Any], field: str) -> list[float]:
+    if not _is_list(value):
         raise BadRow(f"{field!r} is {_kind(value)}", "a list of numbers, one for each label")
     if len(value) != len(labels):
         raise BadRow(f"there are {len(labels)} labels but {len(value)} weights", "one weight for each label")
@@ -59,8 +60,9 @@ def checked_weights(value: Any, labels: Sequence[str], field: str) -> list[float
 
 
 def checked_weight(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise BadRow(f"a weight is {_shortened(value)}", "finite numbers as weights")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not -LARGEST_WEIGHT <= value <= LARGEST_WEIGHT:
+        raise BadRow(f"a weight is {shortened(value)}", "finite numbers as weights")
     return float(value)
 
 
@@ -69,17 +71,32 @@ def split_labels(value: str, separator: str) -> list[str]:
     return [part for part in (part.strip() for part in value.split(separator)) if part]
 
 
+def _is_list(value: Any) -> bool:
+    """A list, a tuple or an array of one dimension; bytes and texts are not meant."""
+    if isinstance(value, Sequence):
+        return not isinstance(value, (str, bytes, bytearray))
+    return getattr(value, "ndim", 0) == 1
+
+
 def _checked_string(value: str, what: str) -> str:
     if "\0" in value:
         raise BadRow(f"{what} contains a NUL character", VALID_TEXT)
     if what == "a label" and not value.strip(" \t\r\n"):
         raise BadRow("a label is empty", "labels with at least one visible character")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise BadRow(f"{what} has bytes or characters that are not valid text", VALID_TEXT) from None
+    if not is_valid_text(value):
+        raise BadRow(f"{what} has bytes or characters that are not valid text", VALID_TEXT)
     return value
+
+
+def is_valid_text(value: str) -> bool:
+    """Whether a string can be written as UTF-8: bytes that could not be read are lone surrogates in it."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(value: Any) -> str:
@@ -93,6 +110,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value).__name__, f"of type {type(value).__name__}")
 
 
-def _shortened(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """The value as Python writes it, cut to what fits into a message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "…"

@@ -1,8 +1,9 @@
 """Reading `{"text": …, "labels": […]}` lines at the speed of the disk.
 
 The scanner knows the common shape only: one object a line, the text a string, the labels a list of
-strings, other fields plain values. At the first line of any other shape, or with anything wrong in it, it
-stops and says where: the caller reads that line with a real JSON parser, which also words the complaints.
+strings or whole numbers, other fields plain values. At the first line of any other shape, or with anything
+wrong in it, it stops and says where: the caller reads that line with a real JSON parser, which also words
+the complaints.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from numba import njit
 QUOTE, BACKSLASH, NEWLINE, COMMA, COLON = 34, 92, 10, 44, 58
 OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT = 91, 93, 123, 125
 ODD = -1  # in place of a position: not something the scanner reads
+
+LITERALS = tuple(np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
 
 # What the counters of `scan_rows` count.
 ROWS, TEXT_BYTES, LABELS, LABEL_BYTES, LINES = range(5)
@@ -65,6 +68,22 @@ def _hex_value(data, at):
 
 
 @njit(cache=True, nogil=True)
+def _copy_surrogates(data, at, end, high, out, filled):
+    """The character beyond 0xFFFF that two escapes make together; the `u` of the first is at `at`."""
+    if high > 0xDBFF or at + 11 > end or data[at + 5] != BACKSLASH or data[at + 6] != 117:
+        return ODD, filled
+    low = _hex_value(data, at + 7)
+    if not 0xDC00 <= low <= 0xDFFF:
+        return ODD, filled
+    code = 0x10000 + ((high - 0xD800) << 10) + low - 0xDC00
+    out[filled] = 0xF0 | (code >> 18)
+    out[filled + 1] = 0x80 | ((code >> 12) & 0x3F)
+    out[filled + 2] = 0x80 | ((code >> 6) & 0x3F)
+    out[filled + 3] = 0x80 | (code & 0x3F)
+    return at + 11, filled + 4
+
+
+@njit(cache=True, nogil=True)
 def _copy_escape(data, at, end, out, filled):
     """Write the character of the escape whose letter is at `at`; (position after it, filled)."""
     letter = data[at]
@@ -72,7 +91,9 @@ def _copy_escape(data, at, end, out, filled):
         if at + 5 > end:
             return ODD, filled
         code = _hex_value(data, at + 1)
-        if code <= 0 or 0xD800 <= code <= 0xDFFF:  # NUL, and pairs of surrogates: rare, left to the parser
+        if 0xD800 <= code <= 0xDFFF:
+            return _copy_surrogates(data, at, end, code, out, filled)
+        if code <= 0:  # NUL, or not hexadecimal
             return ODD, filled
         if code < 0x80:
             out[filled] = code
@@ -160,6 +181,32 @@ def _skip_number(data, at):
 
 
 @njit(cache=True, nogil=True)
+def _skip_plain(data, at):
+    """A number, true, false or null."""
+    for word in LITERALS:
+        if data[at] == word[0]:
+            for letter in word:  # stops at the end of the line at the latest
+                if data[at] != letter:
+                    return ODD
+                at += 1
+            return at
+    return _skip_number(data, at)
+
+
+@njit(cache=True, nogil=True)
+def _copy_whole_number(data, at, out, filled):
+    """Digits as they stand; what follows them is for the caller to check. Signs are left to the parser."""
+    start = at
+    while 48 <= data[at] <= 57:
+        out[filled] = data[at]
+        filled += 1
+        at += 1
+    if at == start or (data[start] == 48 and at - start > 1):
+        return ODD, filled
+    return at, filled
+
+
+@njit(cache=True, nogil=True)
 def _same(data, start, end, key):
     if end - start != len(key):
         return False
@@ -213,10 +260,11 @@ def _scan_line(data, at, end, text_key, labels_key, text, text_filled, label, la
                 at += 1
             else:
                 while True:
-                    if data[at] != QUOTE:
-                        return odd
                     before = label_filled
-                    at, label_filled = _copy_string(data, at + 1, end, label, label_filled)
+                    if data[at] == QUOTE:
+                        at, label_filled = _copy_string(data, at + 1, end, label, label_filled)
+                    else:
+                        at, label_filled = _copy_whole_number(data, at, label, label_filled)
                     if at == ODD or _is_blank(label, before, label_filled):
                         return odd
                     label_sizes[labels] = label_filled - before
@@ -232,7 +280,7 @@ def _scan_line(data, at, end, text_key, labels_key, text, text_filled, label, la
             # A field nobody asked for: check it and forget it (what is written here is overwritten).
             at, _ = _copy_string(data, at + 1, end, text, text_filled)
         else:
-            at = _skip_number(data, at)
+            at = _skip_plain(data, at)
         if at == ODD:
             return odd
         at = _skip_space(data, at)

@@ -21,75 +21,80 @@ SMALLEST_SQUARE = np.float32(1e-12)
 
 
 @njit(cache=True, nogil=True)
-def split_into_leaves(indptr, indices, data, private, n_words, n_clusters, seed, order, ends):
-    """Write the rows of a compact node in leaf order, and where each leaf ends in it."""
-    cosines = all_cosines(indptr, indices, data, private, n_words)
-    halve_repeatedly(cosines, n_clusters, seed, order, ends)
-    exchange(cosines, order, ends)
+def split_into_leaves(rows, n_words, seed, order, ends):
+    """Write the rows of a compact node in leaf order, and where each of its len(ends) leaves ends in it."""
+    for i in range(len(order)):
+        order[i] = i
+    ends[0] = len(order)
+    if len(ends) > 1:
+        cosines = all_cosines(rows, n_words)
+        halve_repeatedly(cosines, seed, order, ends)
+        exchange(cosines, order, ends)
 
 
 @njit(cache=True, nogil=True)
-def all_cosines(indptr, indices, data, private, n_words):
+def all_cosines(rows, n_words):
     """Row · row for all pairs. The longer row is spread out, so a pair costs what the shorter one has."""
-    n = len(private)
+    indptr, indices, data = rows.indptr, rows.indices, rows.data
+    n = len(rows.private)
     cosines = np.empty((n, n), np.float32)
     spread = np.zeros(n_words, np.float32)
-    from_longest = np.argsort(indptr[:-1] - indptr[1:])
-    for a in range(n):
-        i = from_longest[a]
+    for i in range(n):
+        length = indptr[i + 1] - indptr[i]
         for p in range(indptr[i], indptr[i + 1]):
             spread[indices[p]] = data[p]
-        for b in range(a, n):
-            j = from_longest[b]
-            product = np.float32(0)
-            for p in range(indptr[j], indptr[j + 1]):
-                product += data[p] * spread[indices[p]]
-            cosines[i, j] = product
-            cosines[j, i] = product
-        cosines[i, i] += private[i]
+        for j in range(n):
+            other_length = indptr[j + 1] - indptr[j]
+            if other_length < length or (other_length == length and j <= i):
+                product = np.float32(0)
+                for p in range(indptr[j], indptr[j + 1]):
+                    product += data[p] * spread[indices[p]]
+                cosines[i, j] = product
+                cosines[j, i] = product
+        cosines[i, i] += rows.private[i]
         for p in range(indptr[i], indptr[i + 1]):
             spread[indices[p]] = 0
     return cosines
 
 
 @njit(cache=True, nogil=True)
-def halve_repeatedly(cosines, n_clusters, seed, order, ends):
-    """Balanced 2-means until every node is a leaf. A node that is a leaf already is passed on as it is."""
-    n = len(order)
+def halve_repeatedly(cosines, seed, order, ends):
+    """Balanced 2-means from one node, which ends[0] closes, to len(ends) leaves."""
+    n, n_leaves = len(order), len(ends)
     is_left = np.empty(n, np.bool_)
     before = np.empty(n, order.dtype)
-    clusters = np.empty(n_clusters, np.int64)
-    next_ends = np.empty(n_clusters, np.int64)
-    next_clusters = np.empty(n_clusters, np.int64)
-    for i in range(n):
-        order[i] = i
-    n_nodes, ends[0], clusters[0] = 1, n, n_clusters
-    while n_nodes < n_clusters:
-        start, m = 0, 0
+    # One node a line: where it ends, its leaves.
+    nodes, next_nodes = np.empty((n_leaves, 2), np.int64), np.empty((n_leaves, 2), np.int64)
+    nodes[0, 0], nodes[0, 1] = n, n_leaves
+    n_nodes = 1
+    while n_nodes < n_leaves:
+        start, n_next = 0, 0
         for node in range(n_nodes):
-            end = ends[node]
-            if clusters[node] > 1:
-                left_clusters, n_left = shares(end - start, clusters[node])
-                before[start:end] = order[start:end]
+            end, leaves = nodes[node, 0], nodes[node, 1]
+            if leaves > 1:
+                left_leaves, n_left = shares(end - start, leaves)
+                for i in range(start, end):
+                    before[i] = order[i]
                 seed = mix(seed)
                 halve(cosines, before[start:end], n_left, seed, is_left[start:end])
-                left, right = start, start + n_left
+                to_left, to_right = start, start + n_left
                 for i in range(start, end):
                     if is_left[i]:
-                        order[left] = before[i]
-                        left += 1
+                        order[to_left] = before[i]
+                        to_left += 1
                     else:
-                        order[right] = before[i]
-                        right += 1
-                next_ends[m], next_clusters[m] = start + n_left, left_clusters
-                m += 1
-                clusters[node] -= left_clusters
-            next_ends[m], next_clusters[m] = end, clusters[node]
-            m += 1
+                        order[to_right] = before[i]
+                        to_right += 1
+                next_nodes[n_next, 0], next_nodes[n_next, 1] = start + n_left, left_leaves
+                n_next += 1
+                leaves -= left_leaves
+            next_nodes[n_next, 0], next_nodes[n_next, 1] = end, leaves
+            n_next += 1
             start = end
-        ends[:m] = next_ends[:m]
-        clusters[:m] = next_clusters[:m]
-        n_nodes = m
+        nodes, next_nodes = next_nodes, nodes
+        n_nodes = n_next
+    for leaf in range(n_leaves):
+        ends[leaf] = nodes[leaf, 0]
 
 
 @njit(cache=True, nogil=True)
@@ -112,11 +117,11 @@ def halve(cosines, rows, n_left, seed, is_left):
         for j in range(n):
             to_all[j] += cosines[rows[i], rows[j]]
     for _ in range(MAX_ITERATIONS):
-        was_left[:] = is_left
         if cut(scores, n_left, scratch, is_left) == 0:
             break
         for i in range(n):
             if is_left[i] != was_left[i]:
+                was_left[i] = is_left[i]
                 sign = np.float32(1) if is_left[i] else np.float32(-1)
                 for j in range(n):
                     to_left[j] += sign * cosines[rows[i], rows[j]]
@@ -135,13 +140,13 @@ def halve(cosines, rows, n_left, seed, is_left):
 def exchange(cosines, order, ends):
     """Exchange labels between leaves while that helps.
 
-    For a label only the leaves that pull it more than its own does are tried: of two labels that gain by
-    changing places, at least one is pulled.
+    A label is tried against the labels of those leaves only that pull it more than the rest of its own leaf
+    does: where two labels gain by changing places, this is nearly always true of one of them.
     """
     n, n_leaves = len(order), len(ends)
     leaf_of = np.empty(n, np.int64)
     to_leaf = np.zeros((n, n_leaves), np.float32)
-    square = np.full(n_leaves, SMALLEST_SQUARE, np.float32)
+    square = np.zeros(n_leaves, np.float32)
     length = np.empty(n_leaves, np.float32)
     start = 0
     for leaf in range(n_leaves):
@@ -153,7 +158,7 @@ def exchange(cosines, order, ends):
     for i in range(n):
         square[leaf_of[i]] += to_leaf[i, leaf_of[i]]
     for leaf in range(n_leaves):
-        length[leaf] = np.sqrt(square[leaf])
+        length[leaf] = np.sqrt(max(square[leaf], SMALLEST_SQUARE))
 
     for _ in range(MAX_SWEEPS):
         n_exchanged = 0

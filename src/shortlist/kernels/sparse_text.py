@@ -6,6 +6,8 @@ from numba import njit
 
 SPACE, TAB, RETURN, NEWLINE, COMMA, COLON, DOT, MINUS, PLUS = 32, 9, 13, 10, 44, 58, 46, 45, 43
 
+LARGEST_VALUE = 3.4e38  # of float32, in which they are kept
+
 # What can be wrong with a row.
 FINE, NOT_A_PAIR, COLUMN_TOO_LARGE, LABEL_TOO_LARGE, NOT_A_LABEL = range(5)
 # What the counters count.
@@ -59,22 +61,33 @@ def _decimal_number(data, at):
     return sign * mantissa * 10.0**scale, at, True
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _ends_a_field(byte):
+    return byte == SPACE or byte == TAB or byte == RETURN or byte == NEWLINE
+
+
 @njit(cache=True, nogil=True)
 def _read_labels(data, at, n_labels, labels, count):
     """`l1,l2,…` up to a space; (wrong, position, labels so far)."""
-    while data[at] != SPACE and data[at] != TAB and data[at] != RETURN and data[at] != NEWLINE:
+    if _ends_a_field(data[at]):
+        return FINE, at, count
+    start = at
+    before = count
+    while True:
         label, at = _whole_number(data, at)
         if label < 0:
             return NOT_A_LABEL, at, count
+        if count == before and data[at] == COLON:
+            return FINE, start, count  # no labels, and not even the space that should be in their place
         if label >= n_labels:
             return LABEL_TOO_LARGE, at, count
         labels[count] = label
         count += 1
-        if data[at] == COMMA:
-            at += 1
-        elif data[at] != SPACE and data[at] != TAB and data[at] != RETURN and data[at] != NEWLINE:
+        if _ends_a_field(data[at]):
+            return FINE, at, count
+        if data[at] != COMMA:
             return NOT_A_LABEL, at, count
-    return FINE, at, count
+        at += 1
 
 
 @njit(cache=True, nogil=True)
@@ -93,9 +106,9 @@ def _read_pairs(data, at, n_columns, columns, values, count):
         value = 1.0
         if data[at] == COLON:
             value, at, fine = _decimal_number(data, at + 1)
-            if not fine:
+            if not fine or not abs(value) <= LARGEST_VALUE:
                 return NOT_A_PAIR, count
-        if data[at] != SPACE and data[at] != TAB and data[at] != RETURN and data[at] != NEWLINE:
+        if not _ends_a_field(data[at]):
             return NOT_A_PAIR, count
         columns[count] = column
         values[count] = value

@@ -49,8 +49,7 @@ def positive_information(
 
     `tokens[indptr[w]:indptr[w + 1]]` are the places where word w stands; around token t it meets
     `contexts[starts[t]:ends[t]]`, without position t itself if `skip_own`. A pair met n times has
-    the information `log(n) - log_rows[w] - log_contexts[c]`; what is above zero
-    is kept, times `weights[w]`.
+    the information `log(n) - log_rows[w] - log_contexts[c]`; what is above zero is kept, times `weights[w]`.
     With empty `columns` the kernel counts: `out_indptr[w + 1]` becomes the number of pairs of word w.
     Otherwise it fills `columns` (ascending) and `information` along `out_indptr`.
     """

@@ -8,7 +8,8 @@ from numba import njit
 from shortlist.kernels.strings import EMPTY, find_slot, hash_bytes
 
 # What a character is to the tokenizer.
-SPACE, WORD, ALONE, NOTHING = range(4)  # NOTHING: dropped without ending the word it stands in
+# NOTHING: dropped without ending the word it stands in. MARK: part of a word that has begun, else nothing.
+SPACE, WORD, ALONE, NOTHING, MARK = range(5)
 
 STEM_START, STEM_END = 60, 62  # "<" and ">" around a word before its parts are taken
 
@@ -57,7 +58,7 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
         while at < end:
             code, size = _character(buffer, at)
             kind = kinds[code]
-            if kind == WORD:
+            if kind == WORD or (kind == MARK and filled > word_start):
                 if size == 1 and lowercase and 65 <= code <= 90:
                     words[filled] = np.uint8(code + 32)
                     filled += 1
@@ -65,7 +66,7 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
                     for i in range(size):
                         words[filled] = buffer[at + i]
                         filled += 1
-            elif kind != NOTHING:
+            elif kind != NOTHING and kind != MARK:
                 if filled > word_start:
                     word_ends[count] = filled
                     count += 1

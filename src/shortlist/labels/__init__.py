@@ -1,1 +1,8 @@
-"""TODO."""
+"""How labels are weighted and clustered: propensities, centroids, correlations, the label tree."""
+
+from shortlist.labels.centroids import label_centroids
+from shortlist.labels.correlation import label_correlations, smooth_centroids
+from shortlist.labels.propensity import propensities
+from shortlist.labels.tree import LabelTree
+
+__all__ = ["LabelTree", "label_centroids", "label_correlations", "propensities", "smooth_centroids"]

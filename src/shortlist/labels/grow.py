@@ -1,15 +1,14 @@
-"""Growing a label tree: which nodes are split where, with which threads.
+"""Growing a label tree: which nodes are split when, and by which threads.
 
-Nodes of many labels are split one after the other, all threads working on the rows of the same node: 2-means
-on a sample gives the direction of the cut, and passes over all rows apply it. Once nodes are small, each
-thread takes whole nodes and grows everything below them on its own copy.
+A node of many labels is split by all threads together: 2-means over a sample of its rows gives the direction
+of the cut, and one pass over all rows applies it. Once nodes are small, each thread takes whole nodes, and
+grows everything below them on its own compact copy. The number of threads changes the speed, never the tree.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,131 +17,107 @@ from shortlist.kernels.balanced_cut import cut, shares
 from shortlist.kernels.threads import use_threads
 from shortlist.progress import Progress
 
-# None of these depends on the number of threads: neither must the tree.
-SUBTREE_ROWS = 4096
-SAMPLE_ROWS = 4096
-PASSES_OVER_ALL_ROWS = 1
-MAX_ITERATIONS = 20
-LEAVES_ROWS = 512
+LARGEST_SUBTREE = 8192
+SMALLEST_SAMPLE = 2048
+LABELS_PER_SAMPLED = 32
+LABELS_PER_TASK = 8192
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The unit rows that are clustered, as the kernels want them; words are numbered by falling frequency,
-    which keeps those that matter most close together in memory."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
-    private: np.ndarray
-    n_words: int
-
-
-@dataclass(frozen=True)
-class Node:
-    """Labels order[start:end], to become this many clusters, the first of them numbered `first_cluster`."""
+class Node(NamedTuple):
+    """The labels order[start:end]; they are to become `n_clusters` clusters from `first_cluster` on."""
 
     start: int
     end: int
-    n_clusters: int
     first_cluster: int
+    n_clusters: int
+
+    @property
+    def is_large(self) -> bool:
+        return self.end - self.start > LARGEST_SUBTREE and self.n_clusters > 1
 
     def seed(self, seed: int) -> np.uint64:
+        """A seed of its own, so that it does not matter which node is split first."""
         return np.random.SeedSequence((seed, self.start, self.end)).generate_state(1, np.uint64)[0]
 
 
 def grow(
     centroids: Any, n_clusters: int, seed: int, threads: int | None, show_progress: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The labels in cluster order, and where each cluster starts in it."""
+    """The labels in cluster order, and where each cluster starts in it (with the end of the last one)."""
     n_labels = centroids.shape[0]
     order = np.arange(n_labels, dtype=np.int32)
-    starts = np.zeros(n_clusters + 1, dtype=np.int64)
-    with (
-        use_threads(threads) as n_threads,
-        ThreadPoolExecutor(n_threads) as pool,
-        Progress("clustering labels", n_labels, "labels", show_progress) as progress,
-    ):
-        rows = prepare(centroids, pool, n_threads)
-        small: list[Node] = []
-        large = [Node(0, n_labels, n_clusters, 0)]
-        while large:
-            large, small = split_level(rows, large, small, order, seed, pool, n_threads)
+    cluster_starts = np.zeros(n_clusters + 1, np.int64)
+    progress = Progress("clustering labels", n_labels, "labels", show_progress)
+    with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool, progress:
+        rows, n_words = unit_rows(centroids, pool)
+
+        def direction_of_cut(node: Node) -> np.ndarray:
+            n = node.end - node.start
+            n_sampled = min(n, max(SMALLEST_SAMPLE, n // LABELS_PER_SAMPLED))
+            sample = order[node.start + np.arange(n_sampled) * n // n_sampled]
+            _, n_left = shares(n, node.n_clusters)
+            n_left_sampled = max(1, n_left * n_sampled // n)
+            return kernels.sample_direction(rows, n_words, sample, n_left_sampled, node.seed(seed))
 
         def grow_subtree(node: Node) -> int:
-            kernels.grow_subtree(
-                rows.indptr, rows.indices, rows.data, rows.private, rows.n_words,
-                order[node.start : node.end], node.n_clusters, node.seed(seed), MAX_ITERATIONS, LEAVES_ROWS,
-                starts[node.first_cluster + 1 : node.first_cluster + node.n_clusters + 1],
-            )  # fmt: skip
-            starts[node.first_cluster + 1 : node.first_cluster + node.n_clusters + 1] += node.start
-            return node.end - node.start
+            ends = cluster_starts[1:][node.first_cluster : node.first_cluster + node.n_clusters]
+            labels = order[node.start : node.end]
+            kernels.grow_subtree(rows, n_words, labels, node.n_clusters, node.seed(seed), ends)
+            ends += node.start
+            return len(labels)
 
-        for n_done in pool.map(grow_subtree, small):
-            progress.advance(n_done)
-    return order, starts
+        nodes = [Node(0, n_labels, 0, n_clusters)]
+        while any(node.is_large for node in nodes):
+            large = [node for node in nodes if node.is_large]
+            nodes = [node for node in nodes if not node.is_large]
+            for node, direction in zip(large, pool.map(direction_of_cut, large), strict=True):
+                nodes += split_node(node, rows, order, direction, pool)
+        for n_grown in pool.map(grow_subtree, nodes):
+            progress.advance(n_grown)
+    return order, cluster_starts
 
 
-def prepare(centroids: Any, pool: ThreadPoolExecutor, n_threads: int) -> Rows:
+def unit_rows(centroids: Any, pool: ThreadPoolExecutor) -> tuple[kernels.Rows, int]:
+    """The rows as the kernels want them, and how many words they have.
+
+    Words are numbered by falling frequency, which keeps those that are needed all the time close together in
+    memory, and those that never occur out of the way.
+    """
+    words = centroids.indices.astype(np.int32, copy=False)
+    counts = np.bincount(words, minlength=centroids.shape[1])
+    new_word = np.empty(len(counts), np.uint32)
+    new_word[np.argsort(-counts, kind="stable")] = np.arange(len(counts), dtype=np.uint32)
     indptr = centroids.indptr.astype(np.int64)
-    counts = np.bincount(centroids.indices, minlength=centroids.shape[1])
-    by_frequency = np.argsort(-counts, kind="stable")
-    new_word = np.empty(len(counts), dtype=np.int32)
-    new_word[by_frequency] = np.arange(len(counts), dtype=np.int32)
-    n_words = int(np.count_nonzero(counts))
-    indices = np.empty(len(centroids.indices), dtype=np.uint32)
-    data = np.empty(len(indices), dtype=np.float32)
-    bounds = np.linspace(0, len(indptr) - 1, 4 * n_threads + 1).astype(np.int64)
-    tasks = [
-        pool.submit(kernels.prepare_rows, indptr, centroids.indices, centroids.data, a, b, new_word, indices, data)
-        for a, b in zip(bounds[:-1], bounds[1:])
-    ]
-    for t in tasks:
-        t.result()
-    return Rows(indptr, indices, data, np.zeros(len(indptr) - 1, np.float32), n_words)
+    nnz, n = len(words), centroids.shape[0]
+    rows = kernels.Rows(indptr, np.empty(nnz, np.uint32), np.empty(nnz, np.float32), np.zeros(n, np.float32))
+
+    def copy(first: int) -> None:
+        last = min(first + LABELS_PER_TASK, n)
+        kernels.unit_rows(indptr, words, centroids.data, first, last, new_word, rows)
+
+    list(pool.map(copy, range(0, n, LABELS_PER_TASK)))
+    return rows, int(np.count_nonzero(counts))
 
 
-def split_level(rows, large, small, order, seed, pool, n_threads):
-    to_split = []
-    for node in large:
-        if node.end - node.start <= SUBTREE_ROWS or node.n_clusters == 1:
-            small.append(node)
-        else:
-            to_split.append(node)
+def split_node(
+    node: Node, rows: kernels.Rows, order: np.ndarray, direction: np.ndarray, pool: ThreadPoolExecutor
+) -> tuple[Node, Node]:
+    """Put the labels that lie furthest along the direction first in the node's part of `order`."""
+    labels = order[node.start : node.end].copy()
+    scores = np.empty(len(labels), np.float32)
 
-    def direction(node):
-        n = node.end - node.start
-        _, n_left = shares(n, node.n_clusters)
-        labels = order[node.start : node.end]
-        m = min(n, SAMPLE_ROWS)
-        sample = labels[np.arange(m) * n // m]
-        return kernels.sample_direction(
-            rows.indptr, rows.indices, rows.data, rows.private, rows.n_words, sample,
-            max(1, n_left * m // n), node.seed(seed), MAX_ITERATIONS,
-        )
+    def score(first: int) -> None:
+        some = slice(first, first + LABELS_PER_TASK)
+        kernels.score_rows(rows, labels[some], direction, scores[some])
 
-    out = []
-    for node, d in zip(to_split, pool.map(direction, to_split)):
-        n = node.end - node.start
-        labels = order[node.start : node.end].copy()
-        k1, n_left = shares(n, node.n_clusters)
-        scores = np.empty(n, np.float32)
-        scratch = np.empty(n, np.float32)
-        is_left = np.zeros(n, np.bool_)
-        bounds = np.linspace(0, n, 4 * n_threads + 1).astype(np.int64)
-        for p in range(PASSES_OVER_ALL_ROWS):
-            if p:
-                def acc(t):
-                    l, r = np.zeros(rows.n_words), np.zeros(rows.n_words)
-                    a, b = n*t//n_threads, n*(t+1)//n_threads
-                    kernels.add_rows(rows.indptr, rows.indices, rows.data, labels[a:b], is_left[a:b], l, r)
-                    return l, r
-                parts = list(pool.map(acc, range(n_threads)))
-                kernels.write_direction(sum(x for x, _ in parts), sum(y for _, y in parts), 0.0, 0.0, d)
-            list(pool.map(lambda ab: kernels.score_rows(rows.indptr, rows.indices, rows.data, labels[ab[0]:ab[1]], d, scores[ab[0]:ab[1]]), zip(bounds[:-1], bounds[1:])))
-            cut(scores, n_left, scratch, is_left)
-        order[node.start : node.start + n_left] = labels[is_left]
-        order[node.start + n_left : node.end] = labels[~is_left]
-        out.append(Node(node.start, node.start + n_left, k1, node.first_cluster))
-        out.append(Node(node.start + n_left, node.end, node.n_clusters - k1, node.first_cluster + k1))
-    return out, small
+    list(pool.map(score, range(0, len(labels), LABELS_PER_TASK)))
+    left_clusters, n_left = shares(len(labels), node.n_clusters)
+    is_left = np.zeros(len(labels), np.bool_)
+    cut(scores, n_left, np.empty_like(scores), is_left)
+    middle, middle_cluster = node.start + n_left, node.first_cluster + left_clusters
+    order[node.start : middle] = labels[is_left]
+    order[middle : node.end] = labels[~is_left]
+    return (
+        Node(node.start, middle, node.first_cluster, left_clusters),
+        Node(middle, node.end, middle_cluster, node.n_clusters - left_clusters),
+    )

@@ -9,29 +9,30 @@ passes over the texts' statistics instead of epochs over the texts, and gives th
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.vectors import positive_information, sparse_times_dense
 from shortlist.progress import Progress
 from shortlist.ragged import Ragged
+from shortlist.text.vectors import UNKNOWN_RANGE
 
 # Short texts are shorter than this on both sides of any word; in long ones it bounds the work.
 WINDOW = 16
 CONTEXT_SMOOTHING = 0.75
 # Labels say more about what a text is filed under than its other words do.
-WORDS_BESIDE_LABELS = 0.5
+WORDS_BESIDE_LABELS = 0.25
 # Most words are rare, and would fill the factors with their noise if all words weighed the same.
 FREQUENCY_POWER = 0.25
 SINGULAR_VALUE_POWER = 0.5
 PASSES = 3
 EXTRA_DIMENSIONS = 16
-COLUMNS_AT_ONCE = 64
+# Bounds the memory for a product with all contexts (float32) when there are millions of labels.
+NUMBERS_AT_ONCE = 1 << 28
 # Part of each vector that is learnt; the other part is the word's own random direction. Without it, words
 # that keep the same company (numbers, names, rare words) can hardly be told apart.
 LEARNT_SHARE = 0.4
-UNKNOWN_RANGE = 0.25
 COMPONENT_DEVIATION = UNKNOWN_RANGE / 3**0.5
 UNSEEN_SCALE = 0.1
 
@@ -75,11 +76,17 @@ def _check(word_ids: Ragged, n_words: int, dimensions: int, labels: Ragged | Non
         raise OptionError(f"dimensions must be at least 1, not {dimensions}")
     if n_words < 0:
         raise OptionError(f"n_words must not be negative: {n_words}")
-    for values, n, what in ((word_ids.values, n_words, "words"), (labels.values if labels else [], n_labels, "labels")):
-        if len(values) and not 0 <= np.min(values) <= np.max(values) < n:
-            raise OptionError(f"ids of {what} go from {np.min(values)} to {np.max(values)}, but there are {n:,} {what}")
-    if labels is not None and len(labels) != len(word_ids):
+    _check_ids(word_ids.values, n_words, "words")
+    if labels is None:
+        return
+    _check_ids(labels.values, n_labels, "labels")
+    if len(labels) != len(word_ids):
         raise OptionError(f"there are {len(word_ids):,} texts, but labels for {len(labels):,}")
+
+
+def _check_ids(ids: np.ndarray, n: int, what: str) -> None:
+    if len(ids) and not 0 <= ids.min() <= ids.max() < n:
+        raise OptionError(f"ids of {what} go from {ids.min()} to {ids.max()}, but there are {n:,} {what}")
 
 
 def _all_information(words: Ragged, counts: np.ndarray, labels: Ragged | None, n_labels: int) -> sparse.csr_array:
@@ -112,18 +119,22 @@ def _information(
         smoothed = np.bincount(contexts.values, met, n_contexts) ** CONTEXT_SMOOTHING
         log_contexts = np.log(smoothed / max(smoothed.sum(), 1))
     weights = counts**FREQUENCY_POWER
-    place_indptr = np.concatenate([[0], np.cumsum(counts)])
+    statistics = (
+        places,
+        np.concatenate([[0], np.cumsum(counts)]),
+        starts,
+        ends,
+        contexts.values,
+        contexts is words,
+        log_words,
+        log_contexts,
+        weights,
+    )
     indptr = np.zeros(len(counts) + 1, np.int64)
-    columns, information = np.empty(0, np.int32), np.empty(0, np.float32)
-    # First counted, then filled into arrays of the right size.
-    for _ in range(2):
-        positive_information(
-            places, place_indptr, starts, ends, contexts.values, contexts is words,
-            log_words, log_contexts, weights, indptr, columns, information,
-        )  # fmt: skip
-        if len(columns) == 0:
-            np.cumsum(indptr, out=indptr)
-            columns, information = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    positive_information(*statistics, indptr, np.empty(0, np.int32), np.empty(0, np.float32))
+    np.cumsum(indptr, out=indptr)
+    columns, information = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    positive_information(*statistics, indptr, columns, information)
     return sparse.csr_array((information, columns, indptr), shape=(len(counts), n_contexts))
 
 
@@ -133,29 +144,36 @@ def _factorise(matrix: sparse.csr_array, rank: int, generator: np.random.Generat
     A random subspace is turned towards the strongest directions by multiplying it with matrix · matrixᵀ,
     made orthonormal before every pass; within it, a small symmetric problem is solved exactly.
     """
-    n_rows = matrix.shape[0]
+    n_rows, n_columns = matrix.shape
     width = min(rank + EXTRA_DIMENSIONS, n_rows)
-    transposed = matrix.T.tocsr()
+    at_once = max(1, NUMBERS_AT_ONCE // n_columns)
+    rows, transposed = _Rows(matrix), _Rows(matrix.T.tocsr())
     image = generator.standard_normal((n_rows, width), np.float32)
     with Progress("learning word vectors", PASSES * width, "columns", show_progress) as progress:
         for _ in range(PASSES):
-            basis = np.linalg.qr(image)[0]
-            for first in range(0, width, COLUMNS_AT_ONCE):
-                part = slice(first, min(first + COLUMNS_AT_ONCE, width))
-                image[:, part] = _product(matrix, _product(transposed, basis[:, part]))
-                progress.advance(part.stop - part.start)
+            basis = np.ascontiguousarray(linalg.qr(image, mode="economic", check_finite=False)[0])
+            for first in range(0, width, at_once):
+                part = slice(first, first + at_once)
+                image[:, part] = rows.times(transposed.times(basis[:, part]))
+                progress.advance(image[:, part].shape[1])
     squares, directions = np.linalg.eigh((basis.T @ image).astype(np.float64))
     strongest = np.argsort(-squares, kind="stable")[:rank]
     scales = np.maximum(squares[strongest], 0) ** (SINGULAR_VALUE_POWER / 2)
     return basis @ (directions[:, strongest] * scales).astype(np.float32)
 
 
-def _product(matrix: sparse.csr_array, dense: np.ndarray) -> np.ndarray:
-    out = np.empty((matrix.shape[0], dense.shape[1]), np.float32)
-    sparse_times_dense(
-        matrix.indptr.astype(np.int64, copy=False), matrix.indices, matrix.data, np.ascontiguousarray(dense), out
-    )
-    return out
+class _Rows:
+    """A sparse matrix in the types that the kernel is compiled for."""
+
+    def __init__(self, matrix: sparse.csr_array) -> None:
+        self._indptr = matrix.indptr.astype(np.int64)
+        self._columns = matrix.indices.astype(np.int32)
+        self._values = matrix.data
+
+    def times(self, dense: np.ndarray) -> np.ndarray:
+        out = np.empty((len(self._indptr) - 1, dense.shape[1]), np.float32)
+        sparse_times_dense(self._indptr, self._columns, self._values, np.ascontiguousarray(dense), out)
+        return out
 
 
 def _mix_in(factors: np.ndarray, vectors: np.ndarray) -> None:

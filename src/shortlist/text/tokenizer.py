@@ -18,7 +18,7 @@ import numpy as np
 from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
-from shortlist.kernels.words import ALONE, NOTHING, SPACE, WORD, ascii_rows, split_words
+from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, split_words
 from shortlist.ragged import bounds_of
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 
@@ -27,10 +27,13 @@ Normalisation = Literal["NFKC", "NFC", "none"]
 
 # Scripts written without spaces, where a character is the best simple unit: kana and Chinese characters.
 _WRITTEN_WITHOUT_SPACES = (
+    (0x3005, 0x3007),
     (0x3040, 0x30FF),
+    (0x31F0, 0x31FF),
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
     (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),
     (0x20000, 0x3FFFF),
 )
 
@@ -66,7 +69,8 @@ class Tokenizer:
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise OptionError(f'stop_words is {self.stop_words!r}; it can be "english" or a list of words')
         if not isinstance(self.stop_words, str):
-            object.__setattr__(self, "stop_words", tuple(self.stop_words))
+            # Sorted: a set would come in another order, and be saved in another, each time.
+            object.__setattr__(self, "stop_words", tuple(sorted(self.stop_words)))
 
     def words(self, text: str) -> list[str]:
         """The words of one text, stop words left out."""
@@ -77,7 +81,8 @@ class Tokenizer:
 
     @property
     def stop_word_set(self) -> frozenset[str]:
-        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(self.stop_words)
+        """The words to leave out, in the form that words of a text have."""
+        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(map(self._clean, self.stop_words))
 
     def split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All words end to end in one byte array, the end of each, and how many each text has.
@@ -112,7 +117,8 @@ class Tokenizer:
     def _clean(self, text: str) -> str:
         if self.normalisation != "none":
             text = unicodedata.normalize(self.normalisation, text)
-        return text.lower() if self.lowercase else text
+        # Python keeps the dot of the Turkish İ as a mark of its own, and İstanbul would not be istanbul.
+        return text.replace("İ", "i").lower() if self.lowercase else text
 
     def to_config(self) -> dict[str, Any]:
         return asdict(self)
@@ -127,11 +133,15 @@ class Tokenizer:
 def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
     """For every Unicode code point, what it is to the tokenizer."""
     categories = _general_categories()
-    letters = np.isin(categories, [b"L", b"M", b"N"])
+    letters = np.isin(categories, [b"L", b"N"])
+    marks = categories == b"M"
     spaces = np.isin(categories, [b"Z", b"C"])
-    punctuation = ~letters & ~spaces
+    punctuation = ~letters & ~marks & ~spaces
     kinds = np.full(len(categories), WORD, np.uint8)
     kinds[spaces] = SPACE
+    # A mark belongs to the letter before it. Where there is none (an emoji's selector, or what NFKC makes of
+    # the accent in "don´t"), it is no word.
+    kinds[marks] = MARK
     if split == "words":
         kinds[punctuation] = ALONE if keep_punctuation else SPACE
         kinds[ord("_")] = WORD

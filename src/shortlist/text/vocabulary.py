@@ -63,8 +63,11 @@ class Vocabulary:
     def _tables(self) -> tuple[StringTable, StringTable]:
         """Words (and after them the stop words), and parts."""
         words, parts = StringTable(), StringTable()
-        words.add_strings([*self.words, *sorted(self.tokenizer.stop_word_set - set(self.words))])
+        words.add_strings(self.words)
         parts.add_strings(self.parts)
+        if len(words) < len(self.words) or len(parts) < len(self.parts):
+            raise DataError("a word stands twice in the vocabulary; its number would be in doubt.")
+        words.add_strings(sorted(self.tokenizer.stop_word_set - set(self.words)))
         return words, parts
 
     @staticmethod
@@ -97,11 +100,14 @@ class Vocabulary:
         counted and cut in the same way.
         """
         tokenizer = tokenizer or Tokenizer()
+        if max_words is not None and max_words < 0:
+            raise OptionError(f"max_words is {max_words}; expected how many words to keep at most, or None for all")
         _check_part_sizes(part_sizes, min_count, max_words)
         table, counts, ids, word_counts = _count_words(Texts.from_strings(texts), tokenizer)
         names = table.strings()
         allowed = counts >= min_count
-        for word in tokenizer.stop_word_set:
+        stop_words = tokenizer.stop_word_set
+        for word in stop_words:
             if (known := int(table.find_strings([word])[0])) >= 0:
                 allowed[known] = False
         # Stable: equally frequent words stay in the order in which they were met.
@@ -111,7 +117,7 @@ class Vocabulary:
         part_counts = None
         if part_sizes:
             left_out = np.setdiff1d(np.arange(len(names)), kept)
-            rare = {names[i]: int(counts[i]) for i in left_out if names[i] not in tokenizer.stop_word_set}
+            rare = {names[i]: int(counts[i]) for i in left_out if names[i] not in stop_words}
             parts, part_counts = _count_parts(rare, part_sizes, min_count)
         vocabulary = Vocabulary([names[i] for i in kept], counts[kept], tokenizer, parts, part_counts, part_sizes)
         if parts:
@@ -165,11 +171,12 @@ class Vocabulary:
                 if line == b"\n":
                     sections.append(([], []))
                     continue
-                word, tab, count = line.decode().rstrip("\n").rpartition("\t")
-                if not tab or not count.isdigit():
-                    raise DataError(f"{path}, line {number}: expected a word, a tab and its count.")
+                try:
+                    word, count = _word_and_count(line)
+                except ValueError:
+                    raise DataError(f"{path}, line {number}: expected a word, a tab and its count.") from None
                 sections[-1][0].append(word)
-                sections[-1][1].append(int(count))
+                sections[-1][1].append(count)
         words, counts = sections[0]
         parts, part_counts = sections[1] if len(sections) > 1 else ([], [])
         sizes = config.get("part_sizes")
@@ -184,6 +191,13 @@ class Vocabulary:
 
     def to_config(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.to_config(), "part_sizes": self.part_sizes}
+
+
+def _word_and_count(line: bytes) -> tuple[str, int]:
+    word, tab, count = line.removesuffix(b"\n").rpartition(b"\t")
+    if not tab or not count.isdigit():
+        raise ValueError(line)
+    return word.decode(), int(count)
 
 
 def _check_part_sizes(part_sizes: tuple[int, int] | None, min_count: int, max_words: int | None) -> None:

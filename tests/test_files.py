@@ -1,0 +1,267 @@
+"""Opening files: compression by content, damage after what could be read; writing: all or nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import random
+import sys
+import time
+import types
+
+import pytest
+import zstandard
+
+from shortlist.background import in_background
+from shortlist.errors import DataError, MissingExtraError
+from shortlist.files import (
+    BLOCK,
+    DamagedFileError,
+    blocks_of,
+    open_binary,
+    stored_size,
+    write_atomically,
+    write_folder_atomically,
+)
+from shortlist.progress import Progress
+
+NOISE = random.Random(0).randbytes(300_000)  # does not compress: cuts and damage land where they are aimed
+CONTENT = b"".join(b"line %d %s\n" % (i, NOISE[3 * i : 3 * i + 40].hex().encode()) for i in range(50_000))
+
+
+def content_of(path):
+    return b"".join(blocks_of(path))
+
+
+def readable_part(path):
+    """What comes before the error, and the error."""
+    parts = []
+    with pytest.raises(DamagedFileError) as caught:
+        for block in blocks_of(path):
+            parts.append(block)  # noqa: PERF402 - the error comes in the middle
+    return b"".join(parts), str(caught.value)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
+@pytest.mark.parametrize("content", [b"", b"x", CONTENT], ids=["empty", "one byte", "large"])
+def test_compression_is_found_by_content(put, pack, content):
+    path = put("no-telling-name", pack(content))
+    assert content_of(path) == content
+    with open_binary(path) as file:
+        assert file.read() == content
+
+
+def test_blocks_stay_small_however_strong_the_compression(put):
+    zeros = bytes(40 * BLOCK)
+    for pack in (gzip.compress, zstandard.compress):
+        sizes = [len(block) for block in blocks_of(put("zeros", pack(zeros)))]
+        assert sum(sizes) == len(zeros)
+        assert max(sizes) < 2 * BLOCK
+
+
+def test_many_small_members_come_as_large_blocks(put):
+    path = put("members.gz", b"".join(gzip.compress(CONTENT[i : i + 5000]) for i in range(0, len(CONTENT), 5000)))
+    blocks = list(blocks_of(path))
+    assert b"".join(blocks) == CONTENT
+    assert all(len(block) >= BLOCK for block in blocks[:-1])
+
+
+def test_several_members_and_frames(put):
+    assert (
+        content_of(put("a.gz", gzip.compress(b"one\n") + gzip.compress(b"") + gzip.compress(b"two\n"))) == b"one\ntwo\n"
+    )
+    assert content_of(put("a.zst", zstandard.compress(b"one\n") + zstandard.compress(b"two\n"))) == b"one\ntwo\n"
+
+
+def test_zeros_after_gzip_are_padding(put):
+    assert content_of(put("tape.gz", gzip.compress(b"one\n") + bytes(1000))) == b"one\n"
+    assert (
+        content_of(put("tape2.gz", gzip.compress(b"one\n") + bytes(70_000) + gzip.compress(b"two\n"))) == b"one\ntwo\n"
+    )
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_garbage_after_compressed_data(put, pack):
+    read, error = readable_part(put("a", pack(b"one\n") + b"this is not compressed at all"))
+    assert read == b"one\n"
+    assert "damaged" in error
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
+def test_what_comes_before_a_cut_is_read(put, pack, share):
+    packed = pack(CONTENT)
+    path = put("cut", packed[: int(share * len(packed))])
+    read, error = readable_part(path)
+    assert CONTENT.startswith(read)
+    # zstd gives whole blocks of 128 KiB only
+    assert len(read) > share * len(CONTENT) - 300_000
+    assert str(path) in error
+    assert "cut off" in error
+
+
+def test_gzip_cut_anywhere_gives_the_beginning_and_an_error(put):
+    content = bytes(3000) + b"abc" * 500
+    packed = gzip.compress(content)
+    longest = 0
+    for size in range(2, len(packed)):
+        read, _ = readable_part(put("cut.gz", packed[:size]))
+        assert content.startswith(read)
+        assert len(read) >= longest
+        longest = len(read)
+    assert longest == len(content)
+
+
+def test_what_comes_before_damage_inside_gzip_is_read(put):
+    packed = bytearray(gzip.compress(CONTENT))
+    middle = len(packed) // 2
+    packed[middle : middle + 100] = bytes(100)
+    read, error = readable_part(put("hit.gz", bytes(packed)))
+    # What follows the hit may decode to nonsense for a while before it is noticed; what precedes it is right.
+    assert read[: len(CONTENT) // 3] == CONTENT[: len(CONTENT) // 3]
+    assert "damaged" in error
+
+
+def test_a_wrong_checksum_is_damage_after_everything(put):
+    packed = bytearray(gzip.compress(b"one\ntwo\n"))
+    packed[-6] ^= 255
+    assert readable_part(put("sum.gz", bytes(packed)))[0] == b"one\ntwo\n"
+
+
+def test_stored_bytes_are_counted_for_progress(put):
+    packed = gzip.compress(CONTENT)
+    path = put("a.gz", packed)
+    counted = []
+    list(blocks_of(path, counted.append))
+    assert sum(counted) == len(packed) == stored_size(path)
+
+
+def test_what_cannot_be_opened(put, tmp_path):
+    for path, what in (
+        (tmp_path / "missing.jsonl", "no such file"),
+        (tmp_path, "folder"),
+        ("a\0b", "cannot be opened"),
+        (put("file", b"") / "below", "cannot be opened"),
+        (tmp_path / ("x" * 5000), "cannot be opened"),
+    ):
+        with pytest.raises(DataError, match=what) as caught:
+            list(blocks_of(path))
+        assert str(path) in str(caught.value)
+    assert stored_size(tmp_path / "missing.jsonl") is None
+    assert stored_size("-") is None
+
+
+def test_standard_input_may_be_compressed(monkeypatch):
+    for content in (CONTENT, gzip.compress(CONTENT), zstandard.compress(CONTENT)):
+        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(content)))
+        assert content_of("-") == CONTENT
+
+
+def test_zstd_without_its_package(put, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "shortlist\[zstd\]"'):
+        content_of(put("a.zst", zstandard.compress(b"x")))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst", "new/folder/a.txt"])
+def test_write_atomically(tmp_path, name):
+    path = tmp_path / name
+    with write_atomically(path) as file:
+        file.write(b"first\n")
+    stored = path.read_bytes()
+    with write_atomically(path) as file:
+        file.write(b"first\n")
+    assert path.read_bytes() == stored  # the same data, the same bytes
+    assert content_of(path) == b"first\n"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
+def test_a_failed_write_leaves_what_was_there(tmp_path, name):
+    path = tmp_path / name
+    with write_atomically(path) as file:
+        file.write(b"old")
+    with pytest.raises(RuntimeError), write_atomically(path) as file:
+        file.write(b"half of the new")
+        raise RuntimeError("in the middle")
+    assert content_of(path) == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_where_a_file_cannot_be_written(put, tmp_path):
+    (tmp_path / "folder.jsonl").mkdir()
+    for path in (tmp_path / "folder.jsonl", put("file", b"") / "below.txt"):
+        with pytest.raises(DataError, match="folder|cannot be written"), write_atomically(path):
+            pass
+
+
+def test_write_folder_atomically(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    with write_folder_atomically(target) as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "a").write_text("1")
+    with pytest.raises(RuntimeError), write_folder_atomically(target) as folder:
+        (folder / "b").write_text("2")
+        raise RuntimeError("in the middle")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+    assert (target / "sub" / "a").read_text() == "1"
+    with write_folder_atomically(target) as folder:
+        (folder / "b").write_text("2")
+    assert [entry.name for entry in target.iterdir()] == ["b"]
+    monkeypatch.chdir(target)
+    with write_folder_atomically(".") as folder:
+        (folder / "c").write_text("3")
+    assert [entry.name for entry in target.iterdir()] == ["c"]
+
+
+def test_background_keeps_order_and_hands_on_errors():
+    assert list(in_background(iter(range(100)))) == list(range(100))
+
+    def failing():
+        yield 1
+        raise DataError("broken")
+
+    items = in_background(failing())
+    assert next(items) == 1
+    with pytest.raises(DataError, match="broken"):
+        next(items)
+
+
+def test_background_stops_with_its_reader():
+    made = []
+
+    def endless():
+        while True:
+            made.append(1)
+            yield 1
+
+    items = in_background(endless(), ahead=2)
+    next(items)
+    items.close()
+    count = len(made)
+    assert count < 10
+    assert len(made) == count
+
+
+def test_progress_logs_where_there_is_no_terminal(monkeypatch, caplog):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", total=100, unit="rows") as progress:
+        progress.advance(10)
+        now[0] += 40
+        progress.advance(15)
+        progress.advance(15)
+    assert [record.message for record in caplog.records] == ["reading: 25 rows in 40 s, 1 rows/s, 25 %, 120 s left"]
+    assert progress.done == 40
+
+
+def test_progress_shows_a_bar_on_a_terminal(monkeypatch):
+    shown = io.StringIO()
+    shown.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", shown)
+    with Progress("reading", total=10, unit="rows") as progress:
+        progress._bar.delay = 0
+        progress._bar.mininterval = 0
+        progress.advance(10)
+    assert "reading: 100%" in shown.getvalue()

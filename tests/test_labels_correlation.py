@@ -1,0 +1,95 @@
+"""Random walks against the exact probabilities of a tiny graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shortlist.errors import OptionError
+from shortlist.labels import label_correlations, smooth_centroids
+from shortlist.ragged import Ragged
+
+LABELS = Ragged.from_lists([[0, 1], [1, 2], [0], [3], [2, 3, 1], [], [5]])
+N_LABELS = 6  # label 4 has no text
+
+
+def exact_visits(labels, n_labels, n_steps, restart):
+    """The expected share of visits: p(t+1) = (restart · origin + (1 − restart) · p(t)) · P, averaged over t."""
+    truth = labels.to_csr(n_labels).toarray()
+    to_text = truth.T / np.maximum(truth.sum(axis=0), 1)[:, None]
+    to_label = truth / np.maximum(truth.sum(axis=1), 1)[:, None]
+    steps = to_text @ to_label
+    steps[truth.sum(axis=0) == 0] = 0
+    origin = np.eye(n_labels)
+    at, total = origin, np.zeros((n_labels, n_labels))
+    for _ in range(n_steps):
+        at = (restart * origin + (1 - restart) * at) @ steps
+        total += at
+    rows = total / n_steps
+    lonely = truth.sum(axis=0) == 0
+    rows[lonely] = origin[lonely]
+    return rows
+
+
+@pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
+def test_many_steps_come_close_to_the_exact_probabilities(restart):
+    found = label_correlations(LABELS, N_LABELS, n_steps=60_000, restart=restart, max_neighbours=6)
+    np.testing.assert_allclose(found.toarray(), exact_visits(LABELS, N_LABELS, 60_000, restart), atol=0.015)
+
+
+def test_short_walks_are_right_on_average():
+    walks = [label_correlations(LABELS, N_LABELS, n_steps=3, seed=seed).toarray() for seed in range(1500)]
+    np.testing.assert_allclose(np.mean(walks, axis=0), exact_visits(LABELS, N_LABELS, 3, 0.5), atol=0.04)
+
+
+def random_labels(n_texts=3000, n_labels=9000, seed=0):
+    rng = np.random.default_rng(seed)
+    return Ragged.from_lists([rng.integers(0, n_labels, rng.integers(0, 6)) for _ in range(n_texts)])
+
+
+def test_rows_are_probabilities_with_few_entries():
+    rows = label_correlations(random_labels(), 9000, n_steps=50, max_neighbours=4)
+    np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
+    assert np.diff(rows.indptr).max() == 4
+    assert np.diff(rows.indptr).min() == 1
+
+
+def test_same_seed_same_walks_on_any_number_of_threads():
+    labels = random_labels()
+    one, two = (label_correlations(labels, 9000, seed=5, threads=threads) for threads in (1, 2))
+    other = label_correlations(labels, 9000, seed=6, threads=2)
+    assert (one != two).nnz == 0
+    assert (one != other).nnz > 0
+
+
+def test_only_the_most_visited_neighbours_stay():
+    every = label_correlations(LABELS, N_LABELS, n_steps=1000).toarray()
+    few = label_correlations(LABELS, N_LABELS, n_steps=1000, max_neighbours=2).toarray()
+    for row_of_every, row_of_few in zip(every, few, strict=True):
+        best = np.sort(row_of_every)[::-1][:2]
+        np.testing.assert_allclose(np.sort(row_of_few)[::-1][:2], best / best.sum(), rtol=1e-5)
+
+
+def test_smoothing_averages_unit_centroids_over_neighbours():
+    centroids = sparse.random(N_LABELS, 12, 0.5, format="csr", dtype=np.float32, random_state=0)
+    dense = centroids.toarray()
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    expected = label_correlations(LABELS, N_LABELS, seed=3).toarray() @ dense
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(smooth_centroids(centroids, LABELS, seed=3).toarray(), expected, atol=1e-5)
+
+
+def test_smoothing_brings_labels_of_the_same_texts_together():
+    centroids = sparse.csr_array(np.eye(N_LABELS, dtype=np.float32))
+    smooth = smooth_centroids(centroids, LABELS).toarray()
+    cosines = smooth @ smooth.T
+    assert cosines[0, 1] > 0.2
+    assert cosines[0, 5] == 0
+    np.testing.assert_array_equal(smooth[4], np.eye(N_LABELS)[4])
+
+
+@pytest.mark.parametrize("options", [{"restart": 1.5}, {"n_steps": 0}, {"max_neighbours": 0}])
+def test_options_are_checked(options):
+    with pytest.raises(OptionError):
+        label_correlations(LABELS, N_LABELS, **options)

@@ -1,0 +1,195 @@
+"""The label tree: a partition, balanced, deterministic, and of similar labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.labels import LabelTree, grow
+
+
+def random_centroids(n_labels, n_words=50, words_per_label=5, seed=0):
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, n_words, (n_labels, words_per_label))
+    indptr = np.arange(n_labels + 1) * words_per_label
+    matrix = sparse.csr_array((rng.random(words.size) + 0.1, words.ravel(), indptr), shape=(n_labels, n_words))
+    matrix.sum_duplicates()
+    return matrix
+
+
+def planted_centroids(n_clusters, size, seed=0):
+    """Labels of a cluster share five words of their own; two more words are noise. Shuffled."""
+    rng = np.random.default_rng(seed)
+    truth = rng.permutation(np.repeat(np.arange(n_clusters), size))
+    words = truth[:, None] * 5 + np.arange(5)
+    noise = n_clusters * 5 + rng.integers(0, 200, (len(truth), 2))
+    indices = np.hstack([words, noise]).ravel()
+    matrix = sparse.csr_array((np.ones(indices.size), indices, np.arange(len(truth) + 1) * 7))
+    matrix.sum_duplicates()
+    return matrix, truth
+
+
+def assert_partition(tree, n_labels, n_clusters):
+    assert (tree.n_labels, tree.n_clusters) == (n_labels, n_clusters)
+    assert tree.order.dtype == np.int32 and tree.cluster_starts.dtype == np.int64
+    np.testing.assert_array_equal(np.sort(tree.order), np.arange(n_labels))
+    assert tree.cluster_starts[0] == 0 and tree.cluster_starts[-1] == n_labels
+    assert set(tree.cluster_sizes) <= {n_labels // n_clusters, -(-n_labels // n_clusters)}
+    for cluster in range(n_clusters):
+        assert (tree.cluster_of_label[tree.labels_of(cluster)] == cluster).all()
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.order, other.order)
+    np.testing.assert_array_equal(one.cluster_starts, other.cluster_starts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), n_labels=st.integers(1, 90), seed=st.integers(0, 1000))
+def test_any_number_of_clusters_is_a_balanced_partition(data, n_labels, seed):
+    n_clusters = data.draw(st.integers(1, n_labels))
+    centroids = random_centroids(n_labels, seed=seed)
+    assert_partition(LabelTree.build(centroids, n_clusters, seed=seed), n_labels, n_clusters)
+
+
+@pytest.fixture
+def small_nodes(monkeypatch):
+    """All stages of growing, on few labels: a root split by sample, subtrees by rows, leaves by cosines."""
+    monkeypatch.setattr(grow, "LARGEST_SUBTREE", 1500)
+    monkeypatch.setattr(grow, "SMALLEST_SAMPLE", 300)
+    monkeypatch.setattr(grow, "LABELS_PER_TASK", 700)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 5, 64, 1000, 3001, 5000])
+def test_partition_through_all_stages(small_nodes, n_clusters):
+    centroids = random_centroids(5000, n_words=400)
+    assert_partition(LabelTree.build(centroids, n_clusters), 5000, n_clusters)
+
+
+def test_threads_do_not_matter_and_seeds_do(small_nodes):
+    centroids = random_centroids(5000, n_words=400)
+    one, two, again = (LabelTree.build(centroids, 300, seed=1, threads=threads) for threads in (1, 2, 2))
+    assert_same(one, two)
+    assert_same(two, again)
+    assert (LabelTree.build(centroids, 300, seed=2).order != one.order).any()
+
+
+def test_recovers_planted_clusters(small_nodes):
+    centroids, truth = planted_centroids(256, 10)
+    tree = LabelTree.build(centroids, 256)
+    pure = sum(len(set(truth[tree.labels_of(cluster)])) == 1 for cluster in range(256))
+    assert pure > 0.95 * 256
+
+
+@pytest.mark.parametrize("n_clusters", [16, 100])
+def test_more_alike_than_a_random_split(small_nodes, n_clusters):
+    centroids = random_centroids(3000, n_words=300)
+    tree = LabelTree.build(centroids, n_clusters)
+    shuffled = LabelTree.from_clusters(np.random.default_rng(0).permutation(tree.cluster_of_label))
+    assert tree.within_cluster_similarity(centroids) > 1.2 * shuffled.within_cluster_similarity(centroids)
+
+
+def test_only_directions_matter():
+    centroids = random_centroids(300)
+    scaled = sparse.csr_array(sparse.diags_array(2.0 ** np.random.default_rng(0).integers(-9, 9, 300)) @ centroids)
+    assert_same(LabelTree.build(centroids, 20), LabelTree.build(scaled, 20))
+
+
+def test_tiny_and_huge_values():
+    rows = np.array([[1e-30, 0], [1e-30, 1e-32], [0, 1e30], [1e28, 1e30]], dtype=np.float32)
+    tree = LabelTree.build(sparse.csr_array(rows), 2)
+    assert tree.cluster_of_label[0] == tree.cluster_of_label[1] != tree.cluster_of_label[2]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.ones((1, 1)),
+        np.ones((7, 1)),
+        np.zeros((9, 3)),
+        np.zeros((5, 0)),
+        np.ones((40, 6)),
+        -np.eye(12),
+        np.vstack([np.eye(10), np.zeros((30, 10))]),
+        np.vstack([np.ones((500, 2)), np.zeros((700, 2))]),
+    ],
+    ids=["one label", "one word", "all empty", "no words", "identical", "negative", "mostly empty", "two kinds"],
+)
+def test_edge_shapes(rows):
+    n_labels = len(rows)
+    for n_clusters in {1, (n_labels + 1) // 2, n_labels}:
+        assert_partition(LabelTree.build(sparse.csr_array(rows), n_clusters), n_labels, n_clusters)
+
+
+def test_empty_rows_give_way():
+    """Two groups of different size and some empty rows: the empty ones fill up the smaller group's cluster."""
+    rows = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [10, 5, 5], axis=0)
+    tree = LabelTree.build(sparse.csr_array(rows), 2)
+    assert len(set(tree.cluster_of_label[:10])) == 1
+    assert len(set(tree.cluster_of_label[10:])) == 1
+
+
+def test_cluster_size_and_the_default():
+    centroids = random_centroids(100)
+    assert LabelTree.build(centroids, cluster_size=30).n_clusters == 4
+    assert LabelTree.build(centroids, cluster_size=1).n_clusters == 100
+    assert LabelTree.build(centroids, cluster_size=1000).n_clusters == 1
+    assert LabelTree.build(centroids).cluster_sizes.max() == 8
+
+
+def test_other_kinds_of_matrices_are_fine():
+    centroids = random_centroids(60)
+    tree = LabelTree.build(centroids, 6)
+    assert_same(tree, LabelTree.build(centroids.toarray(), 6))
+    assert_same(tree, LabelTree.build(sparse.csc_matrix(centroids, dtype=np.float32), 6))
+    halves = sparse.csr_array(
+        (np.tile(centroids.data / 2, 2), np.tile(centroids.indices, 2), [*centroids.indptr, *[2 * centroids.nnz] * 60]),
+        shape=(120, 50),
+    )
+    assert LabelTree.build(halves, 6).n_labels == 120
+
+
+def test_a_word_twice_in_a_row_is_added_up():
+    twice = sparse.csr_array((np.array([0.5, 0.5, 1.0]), [0, 0, 1], [0, 2, 3]), shape=(2, 2))
+    once = sparse.csr_array(np.eye(2))
+    tree = LabelTree.build(twice, 2)
+    assert tree.within_cluster_similarity(twice) == pytest.approx(tree.within_cluster_similarity(once)) == 1
+    assert twice.nnz == 3
+
+
+def test_similarity_equals_the_dense_computation():
+    centroids = random_centroids(80)
+    rows = centroids.toarray() / np.linalg.norm(centroids.toarray(), axis=1, keepdims=True)
+    clusters = np.random.default_rng(3).integers(0, 9, 80)
+    cosines = []
+    for label, cluster in enumerate(clusters):
+        mean = rows[clusters == cluster].mean(axis=0)
+        cosines.append(rows[label] @ mean / np.linalg.norm(mean))
+    tree = LabelTree.from_clusters(clusters)
+    assert tree.within_cluster_similarity(centroids) == pytest.approx(np.mean(cosines), rel=1e-6)
+    with_empty = sparse.csr_array(sparse.vstack([centroids, sparse.csr_array((20, 50))]))
+    tree = LabelTree.from_clusters([*clusters, *clusters[:20]])
+    assert tree.within_cluster_similarity(with_empty) == pytest.approx(np.mean(cosines), rel=1e-6)
+
+
+def test_arrays_there_and_back():
+    tree = LabelTree.build(random_centroids(50), 7)
+    arrays = tree.to_arrays()
+    assert_same(tree, LabelTree.from_arrays(arrays))
+    with pytest.raises(ModelError, match="damaged"):
+        LabelTree.from_arrays(arrays | {"order": arrays["order"][:-1]})
+
+
+def test_what_cannot_be_clustered_is_refused():
+    centroids = random_centroids(10)
+    for options in [{"n_clusters": 0}, {"n_clusters": 11}, {"cluster_size": 0}, {"n_clusters": 2, "cluster_size": 5}]:
+        with pytest.raises(OptionError):
+            LabelTree.build(centroids, **options)
+    with pytest.raises(DataError, match="no labels"):
+        LabelTree.build(sparse.csr_array((0, 5)))
+    with pytest.raises(DataError, match="NaN"):
+        LabelTree.build(sparse.csr_array([[1.0, np.nan], [1.0, 0.0]]), 2)
