@@ -8,12 +8,12 @@ test part, predicts a few texts, and writes what it did to `report.md`.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
 
 import shortlist
+from shortlist import tables
 from shortlist.data import icd10
 from shortlist.labels.centroids import label_centroids
 from shortlist.text import TfIdf, Vocabulary
@@ -27,7 +27,6 @@ def main(folder: Path) -> None:
     started = time.perf_counter()
     sections = ["# Shortlist on ICD-10-CM", _introduction()]
     say(f"1. building the data set in {folder}/icd10")
-    shutil.rmtree(folder / "icd10", ignore_errors=True)
     icd10.build(folder / "icd10")
     train, test = (shortlist.read(folder / "icd10", part) for part in ("train", "test"))
     sections += ["## The data", shortlist.describe(train, test=test).to_markdown()]
@@ -93,13 +92,11 @@ def cluster_section(train: shortlist.Dataset) -> str:
 
 def score_section(rows: list[tuple[str, shortlist.evaluation.Evaluation, float, float]]) -> str:
     metrics = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5", "R@5")
-    lines = ["| recipe | " + " | ".join(metrics) + " | training, s | predicting, ms a text |"]
-    lines.append("|---" * (len(metrics) + 3) + "|")
-    for recipe, result, train_seconds, predict_seconds in rows:
-        values = " | ".join(f"{result[metric]:.2f}" for metric in metrics)
-        each = 1000 * predict_seconds / result.texts
-        lines.append(f"| `{recipe}` | {values} | {train_seconds:.1f} | {each:.3f} |")
-    return "\n".join(lines)
+    cells = []
+    for recipe, result, train, predict in rows:
+        scores = [f"{result[metric]:.2f}" for metric in metrics]
+        cells.append([f"`{recipe}`", *scores, f"{train:.1f}", f"{1000 * predict / result.texts:.3f}"])
+    return tables.markdown(["recipe", *metrics, "training, s", "predicting, ms a text"], cells)
 
 
 def prediction_section(model: shortlist.model.Model) -> str:

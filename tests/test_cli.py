@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from scipy import sparse
 
 import shortlist as library
 from shortlist.cli import shortlist
@@ -143,6 +144,32 @@ def test_options_of_a_recipe(run, pairs, tmp_path):
     done = run("train", pairs, "--out", tmp_path / "m2", "--set", "speed=9")
     assert (done.exit_code, "speed" in done.stderr) == (2, True)
     assert run("train", pairs, "--out", tmp_path / "m2", "--set", "nonsense").exit_code == 2
+
+
+def test_a_matrix_of_scores_against_a_repository_folder(run, pairs, tmp_path):
+    run("data", "split", pairs, tmp_path / "parts")
+    run("data", "convert", tmp_path / "parts", tmp_path / "repository", "--to", "repository-json")
+    test = library.read(tmp_path / "repository", "test")
+    truth = test.labels.to_csr(test.n_labels)
+    sparse.save_npz(tmp_path / "scores.npz", truth)
+    done = run("evaluate", tmp_path / "scores.npz", tmp_path / "repository", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["values"]["P@1"] == 100
+    sparse.save_npz(tmp_path / "narrow.npz", truth[:, :1])
+    for scores, against in (("scores.npz", pairs), ("narrow.npz", tmp_path / "repository")):
+        done = run("evaluate", tmp_path / scores, against)
+        assert (done.exit_code, "by name" in done.stderr) == (2, True)
+
+
+def test_filtered_labels_make_room_for_the_next(run, tmp_path):
+    rows = [("red shoes", ["red", "shoes", "s1"]), ("red shoes", ["red", "shoes"])]
+    library.read(rows).write(tmp_path / "train.jsonl")
+    library.read([("red shoes", ["red", "s1", "shoes"])]).write(tmp_path / "test.jsonl")
+    run("train", tmp_path / "train.jsonl", "--out", tmp_path / "model", "--recipe", "popular")
+    (tmp_path / "filter.txt").write_text("0 0\n")  # "red", the commonest
+    done = run("evaluate", tmp_path / "model", tmp_path / "test.jsonl", "--filter", tmp_path / "filter.txt",
+               "-k", "1,2", "--json")  # fmt: skip
+    assert json.loads(done.stdout)["values"]["P@2"] == 100
 
 
 def test_bad_ranks(run, pairs):

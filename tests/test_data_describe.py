@@ -109,6 +109,7 @@ def test_labels_known_by_name_only_do_not_count_as_learnt():
     assert test.against_train.pairs_not_in_train == 2
     assert test.against_train.texts_with_no_label_in_train == 1
     assert "labels that occur" in described.table()
+    assert "labels that occur" not in describe(whole).table()
 
 
 def test_validation_comes_between_and_is_compared_too():
@@ -164,6 +165,15 @@ def test_what_reading_noticed_is_told_once():
     assert described.noticed[0].startswith("train: ")
     assert "noticed while reading" in described.table()
     assert "Noticed while reading" in described.to_markdown()
+
+
+def test_remarks_are_wrapped_but_paths_stay_whole(tmp_path):
+    path = tmp_path / "-".join(["long"] * 30) / "pairs.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"text": "good", "labels": ["a"]}\n{"text": "bad"}\n')
+    table = describe(read(path, on_error="skip")).table()
+    assert f" {path}," in table
+    assert all(len(line) <= 80 or str(path) in line for line in table.splitlines())
 
 
 def test_table_is_aligned_and_fits_a_terminal():

@@ -44,7 +44,7 @@ def test_shares_lead_to_leaves_that_differ_by_at_most_one(data, n_clusters):
 
 
 def test_random_numbers_cover_their_range_evenly():
-    bits = [mix(np.uint64(counter)) for counter in range(3000)]
+    bits = [np.uint64(mix(np.uint64(counter))) for counter in range(3000)]
     assert len(set(bits)) == 3000
     counts = np.bincount([below(number, 7) for number in bits], minlength=7)
     assert counts.min() > 350 and counts.max() < 500 and len(counts) == 7
@@ -102,8 +102,8 @@ def test_compact_copies_have_the_same_cosines(n, n_words, seed):
 def halve_slowly(dense, n_left, seed):
     """2-means as the module's opening sentences say it."""
     n = len(dense)
-    one = below(mix(seed), n)
-    other = (one + 1 + below(mix(seed + np.uint64(1)), n - 1)) % n
+    one = below(np.uint64(mix(seed)), n)
+    other = (one + 1 + below(np.uint64(mix(seed + np.uint64(1))), n - 1)) % n
     direction, before = dense[one] - dense[other], None
     for _ in range(label_tree.MAX_ITERATIONS):
         is_left = np.zeros(n, np.bool_)

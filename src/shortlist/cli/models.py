@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from shortlist.cli.reading import only_part, read_and_tell, reading_options
-from shortlist.errors import OptionError
+from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
@@ -121,32 +121,54 @@ def evaluate(
     shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
     """
+    from shortlist.data import Dataset
     from shortlist.data.predictions import read_predictions
     from shortlist.evaluation import evaluate as measure
+    from shortlist.evaluation.filters import most_per_text
     from shortlist.model.folder import is_model
 
     cut = _ranks(ks)
     truth_data = read_and_tell(truth, only_part(truth, "test"), reading)
     train_data = _train_data(truth, train_source, reading)
-    predicted: Any
+    filter_pairs = _filter_pairs(filter_file, truth_data)
     if Path(predictions).is_dir() and is_model(Path(predictions)):
         from shortlist.model import load
 
-        predicted = load(predictions).predict_dataset(truth_data, max(cut))
+        # Labels that are filtered out make room for the next, which must be there.
+        reserve = 0 if filter_pairs is None else most_per_text(filter_pairs[:, 0])
+        predicted = load(predictions).predict_dataset(truth_data, max(cut) + reserve)
     else:
         predicted = read_predictions(predictions)
+        if not isinstance(predicted, Dataset):
+            predicted = _by_label_number(predicted, predictions, truth, truth_data)
     result = measure(
         predicted,
         truth_data,
         train=train_data,
         k=cut,
-        filter_pairs=_filter_pairs(filter_file, truth_data),
+        filter_pairs=filter_pairs,
         unseen=unseen,
         a=a,
         b=b,
         intervals=intervals,
     )
     click.echo(json.dumps(result.to_json()) if as_json else result.table())
+
+
+def _by_label_number(scores: Any, path: str, truth: str, truth_data: Dataset) -> Dataset:
+    """A matrix of scores speaks of labels by number: that means something only where the truth numbers them, too."""
+    from shortlist.data import Dataset
+    from shortlist.ragged import Ragged
+
+    if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
+        raise DataError(
+            f"{path} has scores for {scores.shape[1]:,} numbered labels; {truth} has {truth_data.n_labels:,} labels"
+            f"{'' if Path(truth).is_dir() else ' by name'}. Give the Repository folder that the numbers belong to, or "
+            'predictions by name: {"labels": [best, second, …]} a line.'
+        )
+    if scores.shape[0] != len(truth_data):
+        raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
+    return Dataset(truth_data.texts, Ragged.from_csr(scores), truth_data.label_names)
 
 
 def _ranks(ks: str) -> tuple[int, ...]:

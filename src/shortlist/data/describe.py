@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist import tables
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import FREQUENCY_STEPS, LABEL_STEPS, WORD_STEPS, Bucket, chart, histogram, side_by_side
 from shortlist.kernels.strings import StringTable
@@ -122,18 +123,17 @@ class Description:
         if self.noticed:
             lines += ["", "noticed while reading"]
             for remark in self.noticed:
-                # Paths stay whole, even where that takes a wider line.
-                lines += wrap(remark, 78, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+                lines += _wrapped(remark)
         return "\n".join(lines)
 
     def to_markdown(self) -> str:
         """The same for a report: tables, and the histograms as a block of text."""
         blocks = [
-            _markdown([title, *self.parts], [[name, *cells] for name, cells in rows.items()])
+            tables.markdown([title, *self.parts], [[name, *cells] for name, cells in rows.items()])
             for title, rows in self._sections().items()
         ]
         blocks.append("\n".join(["```text", *self._charts(), "```"]))
-        blocks.append(_markdown(list(PAPERS_COLUMNS), [self._papers_cells()]))
+        blocks.append(tables.markdown(list(PAPERS_COLUMNS), [self._papers_cells()]))
         if self.noticed:
             blocks.append("\n".join(["Noticed while reading:", "", *(f"- {line.strip()}" for line in self.noticed)]))
         return "\n\n".join(blocks) + "\n"
@@ -141,12 +141,14 @@ class Description:
     def _sections(self) -> dict[str, dict[str, list[str]]]:
         """Under each title the rows by name, a cell for each part; rows that no part has are left out."""
         by_part = [_cells(part) for part in self.parts.values()]
-        sections = {}
+        sections: dict[str, dict[str, list[str]]] = {}
         for title, names in by_part[0].items():
             rows = {name: [cells[title][name] for cells in by_part] for name in names}
             rows = {name: row for name, row in rows.items() if any(cell != NOTHING for cell in row)}
             if rows:
                 sections[title] = rows
+        if sections["size"]["labels that occur"] == sections["size"]["labels"]:
+            del sections["size"]["labels that occur"]
         return sections
 
     def _charts(self) -> list[str]:
@@ -296,12 +298,11 @@ def _share_of(mask: np.ndarray) -> float:
 def _cells(part: Part) -> dict[str, dict[str, str]]:
     """One part's column of the table, by title and row."""
     words, against = part.words, part.against_train
-    all_occur = part.labels_that_occur == part.labels
     return {
         "size": {
             "texts": f"{part.texts:,}",
             "labels": f"{part.labels:,}",
-            "labels that occur": NOTHING if all_occur else f"{part.labels_that_occur:,}",
+            "labels that occur": f"{part.labels_that_occur:,}",
             "pairs": f"{part.pairs:,}",
             "distinct words": f"{words.distinct:,}" if words else NOTHING,
         },
@@ -331,7 +332,7 @@ def _cells(part: Part) -> dict[str, dict[str, str]]:
             "texts also in train": _count(against and against.texts_in_train, part.texts),
             "… or the same words": _count(against and against.wordings_in_train, part.texts),
             "labels not in train": _count(against and against.labels_not_in_train, part.labels_that_occur),
-            "pairs with those labels": _count(against and against.pairs_not_in_train, part.pairs),
+            "pairs with those": _count(against and against.pairs_not_in_train, part.pairs),
             "texts with only those": _count(against and against.texts_with_no_label_in_train, part.texts),
         },
     }
@@ -352,12 +353,14 @@ def _spread(spread: Spread) -> str:
     return f"{spread.mean:,.1f} / {spread.median:,g} / {spread.most:,}"
 
 
+def _wrapped(remark: str) -> list[str]:
+    """Cut to 80 columns; but paths stay whole, even where that takes a wider line."""
+    return wrap(
+        remark, 80, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+
+
 def _papers_lines(cells: list[str]) -> list[str]:
     widths = [max(len(name), len(cell)) for name, cell in zip(PAPERS_COLUMNS, cells, strict=True)]
     rows = (PAPERS_COLUMNS, cells)
     return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def _markdown(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in lines)

@@ -156,7 +156,9 @@ def _column_names(table: Any) -> list[Any]:
     for names in ("column_names", "columns"):
         if hasattr(table, names):
             return list(getattr(table, names))
-    return list(table.schema.names)
+    if hasattr(table, "schema"):
+        return list(table.schema.names)
+    raise DataError(f"cannot read from one {type(table).__name__}: expected a table with texts and labels.")
 
 
 def _selected(table: Any, positions: list[int]) -> Any:

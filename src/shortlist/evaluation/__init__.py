@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shortlist.evaluation.compare import Comparison, Difference, compare
-from shortlist.evaluation.evaluate import Evaluation, evaluate
+from shortlist.evaluation.evaluation import Evaluation, evaluate
 from shortlist.evaluation.quantiles import Quantile
 
 __all__ = ["Comparison", "Difference", "Evaluation", "Quantile", "compare", "evaluate"]

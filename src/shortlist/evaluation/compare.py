@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from shortlist import tables
 from shortlist.errors import OptionError
-from shortlist.evaluation import report
 from shortlist.evaluation.bootstrap import percentile_interval, resample, two_sided_p
-from shortlist.evaluation.evaluate import Evaluation
+from shortlist.evaluation.evaluation import Evaluation
 from shortlist.evaluation.metrics import per_text
 
 
@@ -43,10 +43,10 @@ class Comparison:
         return self.table()
 
     def table(self) -> str:
-        return self._render(report.plain)
+        return self._render(tables.plain)
 
     def to_markdown(self) -> str:
-        return self._render(report.markdown)
+        return self._render(tables.markdown)
 
     def to_json(self) -> dict[str, Any]:
         return {

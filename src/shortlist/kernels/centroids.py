@@ -60,25 +60,28 @@ def sum_members(
                     words[n] = word
                     n += 1
                 sums[word] += factor * data[p]
-        words[:n].sort()
         n_kept = out_indptr[label + 1] - out_indptr[label]
-        for i in range(n):
-            is_kept[i] = n_kept == n
-        if 0 < n_kept < n:
+        if n_kept < n:
             for i in range(n):
                 sizes[i] = abs(sums[words[i]])
+                is_kept[i] = False
             cut(sizes[:n], n_kept, scratch[:n], is_kept[:n])
+            kept = 0
+            for i in range(n):
+                if is_kept[i]:
+                    words[kept] = words[i]
+                    kept += 1
+                else:
+                    sums[words[i]] = 0
+        words[:n_kept].sort()
         square = 0.0
-        for i in range(n):
-            if is_kept[i]:
-                square += sums[words[i]] * sums[words[i]]
+        for i in range(n_kept):
+            square += sums[words[i]] * sums[words[i]]
         scale = 1 / np.sqrt(square) if square > 0 else 0.0
-        end = out_indptr[label]
-        for i in range(n):
-            if is_kept[i]:
-                out_indices[end] = words[i]
-                out_data[end] = sums[words[i]] * scale
-                end += 1
+        start = out_indptr[label]
+        for i in range(n_kept):
+            out_indices[start + i] = words[i]
+            out_data[start + i] = sums[words[i]] * scale
             sums[words[i]] = 0
 
 

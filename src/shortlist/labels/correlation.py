@@ -26,7 +26,7 @@ def label_correlations(
     labels: Ragged,
     n_labels: int,
     n_steps: int = 200,
-    restart: float = 0.5,
+    restart: float = 0.8,
     max_neighbours: int = 16,
     seed: int = 0,
     threads: int | None = None,
@@ -67,15 +67,16 @@ def smooth_centroids(
     centroids: Any,
     labels: Ragged,
     n_steps: int = 200,
-    restart: float = 0.5,
+    restart: float = 0.8,
     max_neighbours: int = 16,
-    max_words: int | None = None,
+    max_words: int | None = 128,
     seed: int = 0,
     threads: int | None = None,
 ) -> sparse.csr_array:
     """Centroids averaged over each label's neighbours (see `label_correlations`), at length 1 again.
 
-    A smoothed centroid has the words of all neighbours; `max_words` keeps only the largest entries of each.
+    A smoothed centroid has the words of all neighbours, so that without a limit the matrix would grow to many
+    times its size; `max_words` keeps only the largest entries of each label (None: all of them).
     """
     correlations = label_correlations(labels, centroids.shape[0], n_steps, restart, max_neighbours, seed, threads)
     return sums_of_rows(correlations, centroids, threads, max_words)

@@ -28,12 +28,14 @@ Normalisation = Literal["NFKC", "NFC", "none"]
 # Scripts written without spaces, where a character is the best simple unit: kana and Chinese characters.
 _WRITTEN_WITHOUT_SPACES = (
     (0x3005, 0x3007),
+    (0x3031, 0x303C),
     (0x3040, 0x30FF),
     (0x31F0, 0x31FF),
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
     (0xF900, 0xFAFF),
     (0xFF66, 0xFF9F),
+    (0x1AFF0, 0x1B16F),
     (0x20000, 0x3FFFF),
 )
 

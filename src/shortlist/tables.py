@@ -1,4 +1,4 @@
-"""Plain-text and Markdown tables of an evaluation."""
+"""Tables for people: lined up for a terminal, or in Markdown for a report."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from shortlist import tables
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
-from shortlist.evaluation import report
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import drop_pairs, most_per_text, split_pairs
 from shortlist.evaluation.inputs import Train, merge, read_predictions, read_truth
@@ -44,10 +44,10 @@ class Evaluation:
 
     def table(self) -> str:
         """A plain-text table for a terminal."""
-        return self._render(report.plain)
+        return self._render(tables.plain)
 
     def to_markdown(self) -> str:
-        return self._render(report.markdown)
+        return self._render(tables.markdown)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain dictionaries, lists and numbers."""

@@ -1,0 +1,1 @@
+"""From word ids to features. An encoder knows nothing about labels."""

@@ -1,0 +1,188 @@
+"""The tokenizer against a slow twin that looks at one character after the other, in any language."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.data import Texts
+from shortlist.errors import OptionError
+from shortlist.kernels.strings import unpack
+from shortlist.kernels.words import ALONE
+from shortlist.text import Tokenizer
+from shortlist.text.stop_words import ENGLISH_STOP_WORDS
+from shortlist.text.tokenizer import character_kinds
+
+# Names of characters of scripts that are written without spaces.
+ALONE_NAMES = (
+    "CJK UNIFIED",
+    "CJK COMPATIBILITY IDEOGRAPH",
+    "HIRAGANA",
+    "KATAKANA",
+    "HENTAIGANA",
+    "HALFWIDTH KATAKANA",
+    "IDEOGRAPHIC",
+    "VERTICAL IDEOGRAPHIC",
+    "VERTICAL KANA",
+    "MASU",
+    "HANGZHOU NUMERAL T",  # ten, twenty, thirty stand among the kana marks
+)
+FORMATTING = "\u00ad\u200c\u200d\u2060\ufeff"
+
+
+def stands_alone(character):
+    return unicodedata.category(character)[0] in "LN" and unicodedata.name(character, "").startswith(ALONE_NAMES)
+
+
+def slow_words(text, split="words", lowercase=True, normalisation="NFKC", keep_punctuation=False):
+    if normalisation != "none":
+        text = unicodedata.normalize(normalisation, text)
+    if lowercase:
+        text = text.replace("İ", "i").lower()
+    words, word = [], ""
+    for character in text:
+        kind = unicodedata.category(character)[0]
+        letter = kind in "LN" or (character == "_" and split == "words") or (split == "whitespace" and keep_punctuation)
+        if character in FORMATTING:
+            continue
+        if kind == "M":
+            word += character if word else ""
+        elif kind in "ZC" or (split == "words" and (not letter or stands_alone(character))):
+            words += [word] if word else []
+            word = ""
+            if kind not in "ZC" and (letter or keep_punctuation):
+                words.append(character)
+        elif letter:
+            word += character
+    return words + ([word] if word else [])
+
+
+anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+likely = st.text(
+    "aAbZ09 _-.,'’\t\n\0éÉßẞüÜİıøŒ́̈हिन्दी中文々カｶかー日本語العربيةעברית한국어ไทยﬁ①½²™€😀❤️‍👍🏽👍­\u200b´¨",
+    max_size=30,
+)
+options = st.fixed_dictionaries(
+    {
+        "split": st.sampled_from(["words", "whitespace"]),
+        "lowercase": st.booleans(),
+        "normalisation": st.sampled_from(["NFKC", "NFC", "none"]),
+        "keep_punctuation": st.booleans(),
+    }
+)
+
+
+@given(st.lists(anything | likely, max_size=6), options)
+def test_words_against_the_slow_way(texts, chosen):
+    tokenizer = Tokenizer(**chosen)
+    expected = [slow_words(text, **chosen) for text in texts]
+    assert [tokenizer.words(text) for text in texts] == expected
+    # All at once, and from the middle of a larger set of texts.
+    packed = Texts.from_strings(["before é", *texts, "after"])[1:-1]
+    words, ends, counts = tokenizer.split_texts(packed)
+    bounds = [0, *ends.tolist()]
+    assert [words[a:b].tobytes().decode() for a, b in zip(bounds[:-1], bounds[1:], strict=True)] == sum(expected, [])
+    assert counts.tolist() == [len(words) for words in expected]
+
+
+def test_every_character_has_the_kind_that_its_name_says():
+    kinds = character_kinds("words", False)
+    assert len(kinds) == sys.maxunicode + 1
+    wrong = [chr(code) for code in range(sys.maxunicode + 1) if (kinds[code] == ALONE) != stands_alone(chr(code))]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("JBL wireless-headphones, 2021!", "jbl wireless headphones 2021"),
+        ("Straße GRÖSSE Fußgängerübergänge", "straße grösse fußgängerübergänge"),
+        ("हिन्दी में लिखा", "हिन्दी में लिखा"),
+        ("中文分词 and English", "中 文 分 词 and english"),
+        ("人々の Café", "人 々 の café"),
+        ("ﾃﾚﾋﾞ テレビ", "テ レ ビ テ レ ビ"),
+        ("مَرْحَبًا بالعالم", "مَرْحَبًا بالعالم"),
+        ("שָׁלוֹם עולם", unicodedata.normalize("NFKC", "שָׁלוֹם") + " עולם"),
+        ("İstanbul ISPARTA ılık", "istanbul isparta ılık"),
+        ("cafe\u0301 CAFÉ", "café café"),
+        ("ΟΔΥΣΣΕΥΣ Σίσυφος", "οδυσσευς σίσυφος"),
+        ("ﬁne Ｆｕｌｌ ⅷ ①", "fine full viii 1"),
+        ("한국어 처리", "한국어 처리"),
+        ("می‌خواهم co\u00adoperate", "میخواهم cooperate"),
+        ("I ❤️ NY 👍🏽 don´t", "i ny don t"),
+        ("snake_case C++ C# 3.5€ a.b@c.de", "snake_case c c 3 5 a b c de"),
+        ("naïve—coöperate…really", "naïve coöperate really"),
+        ("a\0b\tc\u200bd\u2028e", "a b c d e"),
+        ("", ""),
+        (" \u3000.,! ", ""),
+    ],
+)
+def test_languages(text, words):
+    assert Tokenizer().words(text) == words.split()
+
+
+def test_punctuation():
+    text = "C++ isn't  C#, it's ❤️_x"
+    assert Tokenizer(keep_punctuation=True).words(text) == list("c++") + [
+        "isn",
+        "'",
+        "t",
+        "c",
+        "#",
+        ",",
+        "it",
+        "'",
+        "s",
+        "❤",
+        "_x",
+    ]
+    assert Tokenizer(split="whitespace").words(text) == ["c", "isnt", "c", "its", "x"]
+    assert Tokenizer(split="whitespace", keep_punctuation=True).words(text) == ["c++", "isn't", "c#,", "it's", "❤️_x"]
+
+
+def test_case_and_normalisation_can_be_left_alone():
+    text = "Big ﬁ BIG É e\u0301"
+    assert Tokenizer(lowercase=False).words(text) == ["Big", "fi", "BIG", "É", "é"]
+    assert Tokenizer(normalisation="NFC").words(text) == ["big", "ﬁ", "big", "é", "é"]
+    assert Tokenizer(normalisation="none", lowercase=False).words(text) == text.split()
+
+
+def test_stop_words():
+    assert Tokenizer().words("the cat and the hat") == ["the", "cat", "and", "the", "hat"]
+    assert Tokenizer(stop_words="english").words("The cat AND the hat") == ["cat", "hat"]
+    assert Tokenizer(stop_words=["Der", "CAFE\u0301"]).words("der Hund im Café") == ["hund", "im"]
+    assert Tokenizer(stop_words=["the"], lowercase=False).words("The the") == ["The"]
+    assert {"the", "and", "not"} < ENGLISH_STOP_WORDS
+    assert Tokenizer(stop_words={"b", "a"}) == Tokenizer(stop_words=("a", "b"))
+
+
+def test_configuration_survives_json():
+    for tokenizer in (
+        Tokenizer(),
+        Tokenizer("whitespace", False, "none", True, "english"),
+        Tokenizer(stop_words=["x", "ü"]),
+    ):
+        assert Tokenizer.from_config(json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"split": "letters"}, {"normalisation": "NFD"}, {"stop_words": "german"}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_wrong_options(wrong):
+    with pytest.raises(OptionError, match="it can be"):
+        Tokenizer(**wrong)
+
+
+def test_unpack_gives_words_of_no_text():
+    words, ends, counts = Tokenizer().split_texts(Texts.from_strings([]))
+    assert (len(words), len(ends), len(counts)) == (0, 0, 0)
+    words, ends, counts = Tokenizer().split_texts(Texts.from_strings(["", "é", ""]))
+    assert unpack(words, [0, *ends.tolist()] if False else __import__("numpy").array([0, *ends.tolist()])) == ["é"]
+    assert counts.tolist() == [0, 1, 0]
