@@ -34,7 +34,7 @@ def centroids_of(folder):
 
 
 def run_ours(centroids, n_clusters, threads, repeats):
-    LabelTree.build(centroids[:20_000], n_clusters=2_000, threads=threads)  # compiles, or loads what was compiled
+    LabelTree.build(centroids[:20_000], threads=threads)  # compiles, or loads what was compiled before
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()

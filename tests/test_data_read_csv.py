@@ -122,7 +122,11 @@ def test_weights(put):
     data = shortlist.read(path, weights="w")
     assert rows_of(data) == [("a", ["x", "y"]), ("b", [])]
     assert data.labels.weights.tolist() == [0.5, 2]
-    for cell, what in (("1;2", "there are 1 labels but 2 weights"), ("one", "the weights are 'one'"), ("nan", "a weight is nan")):
+    for cell, what in (
+        ("1;2", "there are 1 labels but 2 weights"),
+        ("one", "the weights are 'one'"),
+        ("nan", "a weight is nan"),
+    ):
         with pytest.raises(DataError, match=f"line 2: {what}; expected"):
             shortlist.read(put("b.csv", f"text,labels,w\na,x,{cell}\n"), weights="w")
 

@@ -65,7 +65,9 @@ def _shards(folder: Path, format: str | None) -> list[Path]:
     shards = [path for path in files if format_of(path)]
     formats = sorted({str(format_of(path)) for path in shards})
     if len(formats) > 1:
-        raise DataError(f"{folder} mixes files of several formats ({', '.join(formats)}): say which with format=… (--format).")
+        raise DataError(
+            f"{folder} mixes files of several formats ({', '.join(formats)}): say which with format=… (--format)."
+        )
     return shards
 
 

@@ -23,17 +23,19 @@ def inverse_lengths(indptr, data, scales):
 
 
 @njit(cache=True, nogil=True)
-def count_words(member_indptr, members, indptr, indices, n_words, first, last, counts):
-    """How many different words the members of labels first..last-1 have."""
+def count_words(member_indptr, members, indptr, indices, n_words, enough, first, last, counts):
+    """How many different words the members of labels first..last-1 have; never says more than `enough`."""
     seen_by = np.full(n_words, -1, np.int64)
     for label in range(first, last):
         count = 0
         for m in range(member_indptr[label], member_indptr[label + 1]):
+            if count >= enough:
+                break
             for p in range(indptr[members[m]], indptr[members[m] + 1]):
                 if seen_by[indices[p]] != label:
                     seen_by[indices[p]] = label
                     count += 1
-        counts[label] = count
+        counts[label] = min(count, enough)
 
 
 @njit(cache=True, nogil=True)

@@ -99,7 +99,7 @@ def grow_subtree(rows, n_words, labels, n_clusters, seed, cluster_ends):
             here_rows, node_order = some(here, start, end), order[start:end]
             node_seed = mix(seed ^ mix(np.uint64(start) << np.uint64(32) | np.uint64(n_nodes)))
             if k == 1 or end - start <= LEAVES_FROM_ROWS:
-                # Finished with the level: what is left is to place its leaves.
+                # Few rows: all leaves of the node at once. (A node that is a leaf already stays as it is.)
                 split_into_leaves(here_rows, node_words, node_seed, node_order, leaf_ends[:k])
                 for leaf in range(k):
                     next_nodes[n_next, 0], next_nodes[n_next, 1] = start + leaf_ends[leaf], 1

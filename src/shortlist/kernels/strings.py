@@ -18,11 +18,16 @@ BATCH = 64
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _eight_bytes(data, at):
-    """Eight bytes as one number: written out so that the compiler makes a single load of it."""
-    low = np.uint64(data[at]) | np.uint64(data[at + 1]) << 8 | np.uint64(data[at + 2]) << 16
-    low |= np.uint64(data[at + 3]) << 24 | np.uint64(data[at + 4]) << 32 | np.uint64(data[at + 5]) << 40
-    return low | np.uint64(data[at + 6]) << 48 | np.uint64(data[at + 7]) << 56
+def _eight_bytes(data, start):
+    """Eight bytes as one number: written out so that the compiler makes a single load of it.
+
+    Which it does for positions without a sign only: others might count from the end.
+    """
+    at = np.uint64(start)
+    number = np.uint64(0)
+    for i in range(8):
+        number |= np.uint64(data[at + np.uint64(i)]) << np.uint64(8 * i)
+    return number
 
 
 @njit(cache=True, nogil=True)

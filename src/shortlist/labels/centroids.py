@@ -27,8 +27,8 @@ def label_centroids(
     entries of each label, which bounds the memory that frequent labels take.
 
     >>> texts = sparse.csr_array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
-    >>> label_centroids(texts, Ragged.from_lists([[0], [1], [0, 1]]), n_labels=3).toarray().round(2).tolist()
-    [[0.71, 0.71], [0.71, 0.71], [0.0, 0.0]]
+    >>> label_centroids(texts, Ragged.from_lists([[0], [0], [1]]), n_labels=3).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     if len(labels) != features.shape[0]:
         raise DataError(
@@ -64,6 +64,7 @@ def sums_of_rows(
     scales = np.empty(features.shape[0], np.float64)
     kernels.inverse_lengths(indptr, data, scales)
     counts = np.zeros(n_labels, np.int64)
+    enough = n_words if max_words is None else max_words
     with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool:
         # Tasks of about equal work, which for a label goes with its number of members.
         work = np.linspace(0, member_indptr[-1], TASKS_PER_THREAD * n_threads + 1)
@@ -71,11 +72,11 @@ def sums_of_rows(
         tasks = list(pairwise(bounds.tolist()))
 
         def count(task: tuple[int, int]) -> None:
-            kernels.count_words(member_indptr, members, indptr, indices, n_words, *task, counts)
+            kernels.count_words(member_indptr, members, indptr, indices, n_words, enough, *task, counts)
 
         list(pool.map(count, tasks))
         out_indptr = np.zeros(n_labels + 1, np.int64)
-        np.cumsum(counts if max_words is None else np.minimum(counts, max_words), out=out_indptr[1:])
+        np.cumsum(counts, out=out_indptr[1:])
         out_indices, out_data = np.empty(out_indptr[-1], np.int32), np.empty(out_indptr[-1], np.float32)
 
         def fill(task: tuple[int, int]) -> None:

@@ -27,7 +27,7 @@ def propensities(label_frequencies: Any, n_texts: int, a: float = 0.55, b: float
     The model says nothing about so little data, so then every propensity is 1.
 
     >>> propensities([1, 10, 1000], n_texts=10_000).round(3).tolist()
-    [0.109, 0.237, 0.759]
+    [0.109, 0.22, 0.767]
     """
     if b <= 0:
         raise OptionError(f"the propensity option b must be above 0, not {b}; the usual value is 1.5")

@@ -146,6 +146,8 @@ def _take_line(path: Path, number: int, line: bytes, wanted: _Wanted, vectors: n
     """Put the line's vector where it is wanted."""
     dimensions = vectors.shape[1]
     fields = line.rsplit(None, dimensions)
+    if not fields:
+        return
     if len(fields) <= dimensions:
         raise _wrong_count(path, number, line, len(fields) - 1, dimensions)
     word = fields[0]

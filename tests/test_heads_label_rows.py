@@ -1,0 +1,180 @@
+"""The fused training step against autograd and torch's Adam on random and edge shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shortlist.errors import DataError
+from shortlist.heads import label_rows
+from shortlist.heads.label_rows import LabelRows
+from shortlist.kernels.label_rows import even_shares, samples_by_cluster
+from shortlist.ragged import Ragged, bounds_of
+
+torch = pytest.importorskip("torch")
+
+
+def random_problem(rng, n_samples, n_clusters, most_labels, n_seen, n_features):
+    """Clusters of different size, some clusters for each sample, positives in some of these."""
+    starts = bounds_of(rng.integers(1, most_labels + 1, n_clusters))
+    n_seen = min(n_seen, n_clusters)
+    clusters = np.stack([rng.permutation(n_clusters)[:n_seen] for _ in range(n_samples)]).astype(np.int32)
+    rows = [np.concatenate([np.arange(starts[c], starts[c + 1]) for c in seen]) for seen in clusters]
+    positives = Ragged.from_lists([rng.choice(r, rng.integers(0, min(3, len(r)) + 1), replace=False) for r in rows])
+    features = rng.standard_normal((n_samples, n_features)).astype(np.float32)
+    return starts, clusters, rows, positives, features
+
+
+def oracle_step(weights, biases, optimiser, features, rows, positives):
+    """The same in plain torch: logits of the candidates, cross-entropy, autograd, Adam."""
+    x = torch.tensor(features, requires_grad=True)
+    loss = torch.zeros((), dtype=torch.float64)
+    for sample, candidates in enumerate(rows):
+        logits = weights[candidates] @ x[sample] + biases[candidates]
+        truth = torch.tensor(np.isin(candidates, positives.row(sample)).astype(np.float32))
+        loss = loss + torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
+    loss = loss / len(rows)
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    return loss.item(), x.grad.numpy()
+
+
+def run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads):
+    """A step on some clusters, where moments start from nothing, then two on all, where they do not."""
+    rng = np.random.default_rng(seed)
+    starts, clusters, rows, positives, features = random_problem(
+        rng, n_samples, n_clusters, most_labels, n_seen, n_features
+    )
+    n_labels = int(starts[-1])
+    ours = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
+    weights = torch.tensor(ours.weights.copy(), requires_grad=True)
+    biases = torch.tensor(ours.biases.copy(), requires_grad=True)
+    optimiser = torch.optim.Adam([weights, biases], lr=0.01)
+    for _ in range(3):
+        loss, gradient = ours.step_on_clusters(features, clusters, starts, positives, 0.01, threads)
+        expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, rows, positives)
+        assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-5)
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=1e-5)
+        rows = [np.arange(n_labels) for _ in range(n_samples)]
+        clusters = np.tile(np.arange(n_clusters, dtype=np.int32), (n_samples, 1))
+        positives = Ragged.from_lists([rng.choice(n_labels, 1) for _ in range(n_samples)])
+        features = rng.standard_normal(features.shape).astype(np.float32)
+    np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
+    np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 9),
+    st.integers(1, 7),
+    st.integers(1, 6),
+    st.integers(1, 7),
+    st.sampled_from([1, 3, 16, 33]),
+    st.sampled_from([1, 2]),
+)
+def test_step_equals_autograd_and_adam(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads):
+    run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 20), st.sampled_from([1, 7, 16]), st.booleans())
+def test_step_on_all_labels_equals_autograd_and_adam(seed, n_samples, n_labels, n_features, short):
+    rng = np.random.default_rng(seed)
+    ours = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
+    weights = torch.tensor(ours.weights.copy(), requires_grad=True)
+    biases = torch.tensor(ours.biases.copy(), requires_grad=True)
+    optimiser = torch.optim.Adam([weights, biases], lr=0.01)
+    features = rng.standard_normal((n_samples, n_features)).astype(np.float32)
+    positives = Ragged.from_lists(
+        [rng.choice(n_labels, rng.integers(0, min(3, n_labels) + 1), False) for _ in features]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_rows, "_has_short_products", lambda: short)
+        patch.setattr(label_rows, "ROWS_PER_BLOCK", 7)
+        loss, gradient, logits = ours.step_on_all(features, positives, 0.01)
+    expected_logits = features @ weights.detach().numpy().T + biases.detach().numpy()
+    every = [np.arange(n_labels)] * n_samples
+    expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, every, positives)
+    np.testing.assert_allclose(logits, expected_logits, rtol=1e-4, atol=1e-5)
+    assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-5)
+    # 16-bit products keep two to three digits, of each term and not of their sum.
+    slack = 0.02 * np.abs(expected_gradient).max() if short else 1e-5
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=slack + 1e-6)
+    if not short:
+        np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
+        np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
+
+
+def test_one_label_one_cluster_one_sample():
+    run_both(0, 1, 1, 1, 1, 1, 1)
+
+
+def test_rows_that_nobody_wants_stay_as_they_are():
+    rows = LabelRows.start(6, 4, prior=0.1)
+    before = rows.weights.copy()
+    starts = np.asarray([0, 2, 4, 6])
+    rows.step_on_clusters(
+        np.ones((2, 4), np.float32), np.asarray([[1], [1]], np.int32), starts, Ragged.from_lists([[2], []]), 0.1
+    )
+    changed = np.any(rows.weights != before, axis=1)
+    assert changed.tolist() == [False, False, True, True, False, False]
+    assert not rows.first[[0, 1, 4, 5]].any()
+
+
+def test_no_clusters_and_no_samples():
+    rows = LabelRows.start(3, 2, prior=0.1)
+    starts = np.asarray([0, 3])
+    loss, gradient = rows.step_on_clusters(
+        np.ones((1, 2), np.float32), np.asarray([[-1]], np.int32), starts, Ragged.from_lists([[]]), 0.1
+    )
+    assert loss == 0
+    assert not gradient.any()
+    loss, gradient = rows.step_on_clusters(
+        np.zeros((0, 2), np.float32), np.zeros((0, 1), np.int32), starts, Ragged.from_lists([]), 0.1
+    )
+    assert gradient.shape == (0, 2)
+
+
+def test_same_threads_same_bits_and_other_threads_nearly():
+    results = []
+    for threads in (2, 2, 1):
+        rng = np.random.default_rng(5)
+        starts, clusters, _, positives, features = random_problem(rng, 30, 40, 5, 10, 17)
+        rows = LabelRows.start(int(starts[-1]), 17, prior=0.05)
+        results.append((*rows.step_on_clusters(features, clusters, starts, positives, 0.01, threads), rows.weights))
+    assert results[0][0] == results[1][0]
+    assert np.array_equal(results[0][1], results[1][1])
+    assert np.array_equal(results[0][2], results[1][2])
+    np.testing.assert_allclose(results[0][1], results[2][1], rtol=1e-4, atol=1e-6)
+    assert np.array_equal(results[0][2], results[2][2])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_reported(bad):
+    rows = LabelRows.start(3, 2, prior=0.1)
+    features = np.asarray([[1, bad]], np.float32)
+    with pytest.raises(DataError, match="Lower the learning rate"):
+        rows.step_on_clusters(features, np.zeros((1, 1), np.int32), np.asarray([0, 3]), Ragged.from_lists([[0]]), 0.1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, 8), st.integers(1, 9), st.integers(1, 5), st.integers(1, 4))
+def test_samples_by_cluster_and_even_shares(seed, n_samples, n_clusters, n_seen, n_shares):
+    rng = np.random.default_rng(seed)
+    clusters = np.full((n_samples, n_seen), -1, np.int32)
+    for sample in range(n_samples):
+        seen = rng.permutation(n_clusters)[: rng.integers(0, n_seen + 1)]
+        clusters[sample, : len(seen)] = seen
+    wanted, bounds, samples = samples_by_cluster(clusters, n_clusters)
+    expected = {c: [s for s in range(n_samples) if c in clusters[s]] for c in range(n_clusters)}
+    found = {int(c): samples[bounds[i] : bounds[i + 1]].tolist() for i, c in enumerate(wanted)}
+    assert found == {c: who for c, who in expected.items() if who}
+    starts = bounds_of(rng.integers(1, 5, n_clusters))
+    cuts = even_shares(wanted, bounds, starts, n_shares)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(wanted)
+    assert np.all(np.diff(cuts) >= 0)
