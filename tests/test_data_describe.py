@@ -159,7 +159,7 @@ def test_what_reading_noticed_is_told_once():
     data = read(rows, on_error="skip")
     described = describe(data.take([0]), data.take([1]))
     told = "\n".join(described.noticed)
-    assert told.count("1 bad lines were skipped") == 1
+    assert told.count("1 bad line was skipped") == 1
     assert told.count("kept once") == 1
     assert "empty" not in told  # the table has it
     assert described.noticed[0].startswith("train: ")

@@ -214,7 +214,7 @@ def test_bad_lines(put, line, what, expected):
     assert data.report.n_problems == 1
     (problem,) = data.report.problems
     assert (problem.file, problem.line) == (str(path), 3)
-    assert data.report.lines() == ["1 bad lines were skipped:", f"  {problem}"]
+    assert data.report.lines() == ["1 bad line was skipped:", f"  {problem}"]
 
 
 @pytest.mark.parametrize(

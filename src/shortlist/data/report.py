@@ -47,7 +47,7 @@ class Report:
         """Take note of a bad line; or, when reading is strict, stop here."""
         problem = Problem(file, line, what, expected, unit)
         if self.on_error == "raise":
-            raise DataError(f"{problem}. Mend the {unit}, or skip and list bad {unit}s with on_error='skip'.")
+            raise DataError(f"{problem}. Mend the {unit}, or skip and list bad {unit}s with on_error='skip' (--on-error skip).")
         self.n_problems += 1
         if len(self.problems) < MOST_PROBLEMS_KEPT:
             self.problems.append(problem)
@@ -56,7 +56,8 @@ class Report:
         """For people: what was skipped and what was odd."""
         lines = []
         if self.n_problems:
-            lines.append(f"{self.n_problems:,} bad lines were skipped:")
+            counted = "1 bad line was" if self.n_problems == 1 else f"{self.n_problems:,} bad lines were"
+            lines.append(f"{counted} skipped:")
             lines += [f"  {problem}" for problem in self.problems[:most]]
             if self.n_problems > most:
                 lines.append(f"  … and {self.n_problems - most:,} more")

@@ -87,7 +87,8 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
     if "\0" in line or not is_valid_text(line):
         raise DataError(f"{name}, line 1: the column names are not valid text; expected {VALID_TEXT}.")
     for other in (",", ";", "\t", "|"):
-        if other != separator and all(column in [part.strip() for part in line.split(other)] for column in wanted):
+        fits = set(wanted) <= {part.strip() for part in line.split(other)}
+        if other != separator and (fits or (len(columns) == 1 and other in line)):
             advice = f"The columns seem to be separated by {other!r}: say separator={other!r} (--separator)."
             break
     else:

@@ -30,6 +30,18 @@ def _eight_bytes(data, start):
     return number
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _last_bytes(data, start, end):
+    """Fewer than eight bytes as one number; where others follow them, by one load again."""
+    size = end - start
+    if start + 8 <= len(data):
+        return _eight_bytes(data, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+    number = np.uint64(0)
+    for i in range(size):
+        number |= np.uint64(data[start + i]) << np.uint64(8 * i)
+    return number
+
+
 @njit(cache=True, nogil=True)
 def hash_bytes(data, start, end):
     factor = np.uint64(0x9E3779B97F4A7C15)
@@ -39,11 +51,7 @@ def hash_bytes(data, start, end):
         value = (value ^ _eight_bytes(data, at)) * factor
         value ^= value >> np.uint64(32)
         at += 8
-    rest = np.uint64(0)
-    while at < end:
-        rest = rest << np.uint64(8) | np.uint64(data[at])
-        at += 1
-    value = (value ^ rest) * factor
+    value = (value ^ _last_bytes(data, at, end)) * factor
     value = (value ^ (value >> np.uint64(32))) * factor
     return value ^ (value >> np.uint64(29))
 
@@ -55,11 +63,7 @@ def _same_bytes(a, a_start, b, b_start, length):
         if _eight_bytes(a, a_start + i) != _eight_bytes(b, b_start + i):
             return False
         i += 8
-    while i < length:
-        if a[a_start + i] != b[b_start + i]:
-            return False
-        i += 1
-    return True
+    return _last_bytes(a, a_start + i, a_start + length) == _last_bytes(b, b_start + i, b_start + length)
 
 
 @njit(cache=True, nogil=True)

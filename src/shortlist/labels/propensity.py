@@ -21,7 +21,7 @@ def propensities(label_frequencies: Any, n_texts: int, a: float = 0.55, b: float
     |--------------------------------------------------------------|------|-----|
     | Wikipedia: WikiLSHTC-325K, Wikipedia-500K, WikiTitles-500K   | 0.5  | 0.4 |
     | Amazon: Amazon-670K, Amazon-3M, and their titles-only forms  | 0.6  | 2.6 |
-    | everything else (EURLex, AmazonCat, Delicious, Bibtex, ...)  | 0.55 | 1.5 |
+    | everything else (EURLex, Wiki10, WikiSeeAlsoTitles-350K ...) | 0.55 | 1.5 |
 
     With fewer than three texts log N − 1 is negative, and the formula gives propensities above 1 or below 0.
     The model says nothing about so little data, so then every propensity is 1.
