@@ -74,7 +74,7 @@ def test_other_columns_and_separators(put):
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_the_wrong_separator_is_noticed(put, separator):
     path = put("a.csv", f"text{separator}labels\na{separator}x\n")
-    with pytest.raises(DataError, match="line 1: there is no column 'text'.*seem to be separated by") as caught:
+    with pytest.raises(DataError, match=r"line 1: there is no column 'text'.*seem to be separated by") as caught:
         shortlist.read(path)
     assert f"separator={separator!r}" in str(caught.value)
     assert rows_of(shortlist.read(path, separator=separator)) == [("a", ["x"])]
@@ -82,7 +82,7 @@ def test_the_wrong_separator_is_noticed(put, separator):
 
 def test_a_missing_column_lists_those_there_are(put):
     path = put("a.csv", "title,tags\na,x\n")
-    with pytest.raises(DataError, match="no column 'text'; the columns are 'title', 'tags'. Say which .*--no-header"):
+    with pytest.raises(DataError, match=r"no column 'text'; the columns are 'title', 'tags'. Say which .*--no-header"):
         shortlist.read(path)
     with pytest.raises(DataError, match="no column 'w'"):
         shortlist.read(path, text="title", labels="tags", weights="w")
@@ -113,7 +113,7 @@ def test_without_a_header(put):
     assert data.labels.weights.tolist() == [7, 8]
     with pytest.raises(DataError, match="no column 'w'; the columns are 'text', 'labels', 'column 3'"):
         shortlist.read(path, header=False, weights="w")
-    with pytest.raises(DataError, match="line 1: 1 column; expected 2, for text and labels. .*separator="):
+    with pytest.raises(DataError, match=r"line 1: 1 column; expected 2, for text and labels. .*separator="):
         shortlist.read(put("c.csv", "a\tx\n"), header=False)
 
 
@@ -155,7 +155,7 @@ def test_quotes_that_do_not_match(put, content, line):
 
 def test_broken_bytes_and_nul(put):
     path = put("a.csv", b"text,labels\na,x\nb\xff,y\nc,\xe9\nd\0,z\ne,x\n")
-    with pytest.raises(DataError, match="line 3: 'text' has bytes or characters that are not valid text; .*encoding="):
+    with pytest.raises(DataError, match=r"line 3: 'text' has bytes or characters that are not valid text; .*encoding="):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
     assert rows_of(data) == [("a", ["x"]), ("e", ["x"])]
@@ -166,7 +166,7 @@ def test_encodings(put):
     content = "text,labels\nKäse,Süß\n"
     for encoding in ("latin-1", "utf-16"):
         assert rows_of(shortlist.read(put("a.csv", content.encode(encoding)), encoding=encoding)) == [("Käse", ["Süß"])]
-    with pytest.raises(DataError, match="line 1: the column names are not valid text; expected .*encoding="):
+    with pytest.raises(DataError, match=r"line 1: the column names are not valid text; expected .*encoding="):
         shortlist.read(put("a.csv", content.encode("utf-16")))
 
 

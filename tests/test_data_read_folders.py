@@ -76,7 +76,7 @@ def test_shards_whose_names_say_nothing(put, tmp_path):
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match="nothing here that can be read. Expected train/test files"):
+    with pytest.raises(DataError, match=r"nothing here that can be read. Expected train/test files"):
         shortlist.read(tmp_path)
     assert parts_of(tmp_path) == []
 

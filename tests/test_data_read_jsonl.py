@@ -353,7 +353,7 @@ def test_garbage_after_gzip(put):
 
 def test_utf_16_without_saying_so(put):
     path = put("a.jsonl", (GOOD * 2).decode().encode("utf-16"))
-    with pytest.raises(DataError, match="line 1: byte 1 of the line is not valid text; expected UTF-8 .*encoding="):
+    with pytest.raises(DataError, match=r"line 1: byte 1 of the line is not valid text; expected UTF-8 .*encoding="):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
     assert len(data) == 0
@@ -452,7 +452,7 @@ def test_python_lists():
     data = shortlist.read([("x", ["a", 3]), ["y", ("b",)], {"text": "z", "labels": {"a": 2}, "extra": 0}])
     assert rows_of(data) == [("x", ["a", "3"]), ("y", ["b"]), ("z", ["a"])]
     assert weights_of(data) == [[1, 1], [1], [2]]
-    assert rows_of(shortlist.read((("x", ["a"]) for _ in range(2)))) == [("x", ["a"])] * 2
+    assert rows_of(shortlist.read(("x", ["a"]) for _ in range(2))) == [("x", ["a"])] * 2
     assert rows_of(shortlist.read([{"t": "x", "l": ["a"]}], text="t", labels="l")) == [("x", ["a"])]
     assert rows_of(shortlist.read([("x", "a,b")], label_separator=",")) == [("x", ["a", "b"])]
     assert shortlist.read(data) is data

@@ -194,7 +194,7 @@ def test_rows_must_go_together(put):
     ):
         shortlist.read(put_pair(put, labels="1 4\n3:1\n"))
     with pytest.raises(
-        DataError, match="has labels, but there are neither texts nor features beside it. .*trn_X_Xf.txt"
+        DataError, match=r"has labels, but there are neither texts nor features beside it. .*trn_X_Xf.txt"
     ):
         shortlist.read(put("e/trn_X_Y.txt", "1 4\n3:1\n").parent)
     folder = put_pair(put)

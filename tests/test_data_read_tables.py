@@ -61,11 +61,11 @@ def test_tables(make):
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 def test_tables_with_something_missing(make):
     with pytest.raises(
-        DataError, match="table: there is no column 'text'; the columns are 'titel', 'labels'. Say which"
+        DataError, match=r"table: there is no column 'text'; the columns are 'titel', 'labels'. Say which"
     ):
         shortlist.read(make({"titel": ["x"], "labels": [["a"]]}))
     columns = {"text": ["x", None, "y", "z"], "labels": [["a"], ["b"], None, ["c", None]]}
-    with pytest.raises(DataError, match="table, row 2: 'text' is null; expected a text. Mend the row"):
+    with pytest.raises(DataError, match=r"table, row 2: 'text' is null; expected a text. Mend the row"):
         shortlist.read(make(columns))
     data = shortlist.read(make(columns), on_error="skip")
     assert rows_of(data) == [("x", ["a"])]

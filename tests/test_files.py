@@ -192,7 +192,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, name):
 def test_where_a_file_cannot_be_written(put, tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     for path in (tmp_path / "folder.jsonl", put("file", b"") / "below.txt"):
-        with pytest.raises(DataError, match="folder|cannot be written"), write_atomically(path):
+        with pytest.raises(DataError, match=r"folder|cannot be written"), write_atomically(path):
             pass
 
 

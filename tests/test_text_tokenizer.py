@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import unicodedata
@@ -89,7 +90,7 @@ def test_words_against_the_slow_way(texts, chosen):
     packed = Texts.from_strings(["before é", *texts, "after"])[1:-1]
     words, ends, counts = tokenizer.split_texts(packed)
     bounds = [0, *ends.tolist()]
-    assert [words[a:b].tobytes().decode() for a, b in zip(bounds[:-1], bounds[1:], strict=True)] == sum(expected, [])
+    assert [words[a:b].tobytes().decode() for a, b in itertools.pairwise(bounds)] == list(itertools.chain(*expected))
     assert counts.tolist() == [len(words) for words in expected]
 
 
@@ -131,19 +132,7 @@ def test_languages(text, words):
 
 def test_punctuation():
     text = "C++ isn't  C#, it's ❤️_x"
-    assert Tokenizer(keep_punctuation=True).words(text) == list("c++") + [
-        "isn",
-        "'",
-        "t",
-        "c",
-        "#",
-        ",",
-        "it",
-        "'",
-        "s",
-        "❤",
-        "_x",
-    ]
+    assert Tokenizer(keep_punctuation=True).words(text) == "c + + isn ' t c # , it ' s ❤ _x".split()
     assert Tokenizer(split="whitespace").words(text) == ["c", "isnt", "c", "its", "x"]
     assert Tokenizer(split="whitespace", keep_punctuation=True).words(text) == ["c++", "isn't", "c#,", "it's", "❤️_x"]
 

@@ -47,7 +47,9 @@ class Report:
         """Take note of a bad line; or, when reading is strict, stop here."""
         problem = Problem(file, line, what, expected, unit)
         if self.on_error == "raise":
-            raise DataError(f"{problem}. Mend the {unit}, or skip and list bad {unit}s with on_error='skip' (--on-error skip).")
+            raise DataError(
+                f"{problem}. Mend the {unit}, or skip and list bad {unit}s with on_error='skip' (--on-error skip)."
+            )
         self.n_problems += 1
         if len(self.problems) < MOST_PROBLEMS_KEPT:
             self.problems.append(problem)

@@ -136,7 +136,7 @@ def _read_json(path: Path, folder: Path, report: Report, options: ReadOptions) -
         targets.extend(target)
         relevances.extend(relevance)
     values, weights = np.asarray(targets, np.int32), np.asarray(relevances, np.float32)
-    labels = Ragged(bounds_of(np.asarray(counts)), values, weights if np.any(weights != 1) else None)
+    labels = Ragged(bounds_of(np.asarray(counts, np.int64)), values, weights if np.any(weights != 1) else None)
     n_labels = len(label_names) or (int(values.max()) + 1 if len(values) else 0)
     dataset = _assemble(Texts.from_strings(texts), labels, n_labels, None, report)
     dataset = replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
@@ -267,9 +267,13 @@ def _read_label_file(
 ) -> tuple[Ragged, int, list[str] | None, np.ndarray]:
     if path.name.removesuffix(".gz").removesuffix(".zst").endswith(("_labels.txt", ".labels.txt")):
         table: dict[str, int] = {}
-        lines = read_text_lines(path, report, options)
-        rows = [[table.setdefault(name, len(table)) for name in line.split()] for line in lines]
-        return Ragged.from_lists(rows), len(table), list(table), np.zeros(0, np.int64)
+        counts, ids = array("q"), array("i")
+        for line in read_text_lines(path, report, options):
+            names = line.split()
+            counts.append(len(names))
+            ids.extend(table.setdefault(name, len(table)) for name in names)
+        rows = Ragged(bounds_of(np.asarray(counts, np.int64)), np.asarray(ids, np.int32))
+        return rows, len(table), list(table), np.zeros(0, np.int64)
     matrix, bad_rows = _read_stored_matrix(path, report, options)
     labels = Ragged.from_csr(matrix)
     if labels.weights is not None and np.all(labels.weights == 1):
