@@ -1,4 +1,4 @@
-"""The demo: real data, from nothing to a report, with the public interface only.
+"""The demo: real data, from nothing to a report, with public names only.
 
     python demo/run.py demo-output
 
@@ -21,6 +21,7 @@ from shortlist.text import TfIdf, Vocabulary
 RECIPES = ("popular", "centroid")
 EXAMPLES = ("heart attack", "sugar diabetes with kidney trouble", "broken wrist", "bee sting", "wisdom tooth pain")
 CLUSTERS_SHOWN = 6
+LABELS_SHOWN = 4  # of the eight or so of a cluster
 
 
 def main(folder: Path) -> None:
@@ -84,9 +85,8 @@ def cluster_section(train: shortlist.Dataset) -> str:
         "",
     ]
     for cluster in range(0, tree.n_clusters, tree.n_clusters // CLUSTERS_SHOWN):
-        members = tree.order[tree.cluster_starts[cluster] : tree.cluster_starts[cluster + 1]]
-        names = [train.label_names[label] for label in members]
-        lines.append("- " + "; ".join(f"{name} {train.display_name(name)}" for name in names[:4]) + "; …")
+        names = [train.label_names[label] for label in tree.labels_of(cluster)]
+        lines.append("- " + "; ".join(f"{name} {train.display_name(name)}" for name in names[:LABELS_SHOWN]) + "; …")
     return "\n".join(lines)
 
 

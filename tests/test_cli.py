@@ -172,6 +172,71 @@ def test_filtered_labels_make_room_for_the_next(run, tmp_path):
     assert json.loads(done.stdout)["values"]["P@2"] == 100
 
 
+def test_a_missing_part_is_an_error_not_another_part(run, pairs, tmp_path):
+    for have, command in (("train", ["evaluate", tmp_path / "model"]), ("test", ["train", "--out", tmp_path / "m2"])):
+        (tmp_path / have).mkdir()
+        library.read(pairs).write(tmp_path / have / f"{have}.jsonl")
+        run("train", pairs, "--out", tmp_path / "model")
+        done = run(*command, tmp_path / have)
+        assert (done.exit_code, f"only {have}" in done.stderr) == (2, True), done.output
+    assert not (tmp_path / "m2").exists()
+
+
+def test_swapped_arguments_are_noticed(run, pairs, tmp_path):
+    run("train", pairs, "--out", tmp_path / "model")
+    done = run("evaluate", pairs, tmp_path / "model")
+    assert (done.exit_code, "is a model" in done.stderr) == (2, True)
+    assert "not a model" in run("evaluate", tmp_path, pairs).stderr
+
+
+def test_repeated_and_unknown_predictions_count_as_misses(run, tmp_path):
+    (tmp_path / "truth.jsonl").write_text('{"text": "x", "labels": ["b"]}\n')
+    (tmp_path / "predictions.jsonl").write_text('{"labels": ["a", "a", "b"]}\n')
+    done = json.loads(
+        run("evaluate", tmp_path / "predictions.jsonl", tmp_path / "truth.jsonl", "-k", "2", "--json").stdout
+    )
+    assert done["values"]["P@2"] == 0
+    assert any("'a'" in note for note in done["notes"])
+
+
+def test_a_file_is_replaced_only_when_asked(run, pairs, tmp_path):
+    before = pairs.read_bytes()
+    done = run("data", "convert", pairs, pairs)
+    assert (done.exit_code, "--overwrite" in done.stderr, pairs.read_bytes()) == (2, True, before)
+    (tmp_path / "old.csv").write_text("old")
+    assert run("data", "convert", pairs, tmp_path / "old.csv", "--overwrite").exit_code == 0
+    assert (tmp_path / "old.csv").read_text().startswith("text,labels")
+    done = run("data", "convert", pairs, tmp_path / "out.jsonl", "--to", "jsonl.gz")
+    assert (done.exit_code, "end in .gz" in done.stderr) == (2, True)
+
+
+def test_convert_to_standard_output(pairs):
+    command = [sys.executable, "-m", "shortlist", "data", "convert", str(pairs), "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        json.loads(line) for line in pairs.read_text().splitlines()
+    ]
+
+
+def test_split_by_time_says_where_the_cut_is(run, tmp_path):
+    rows = [{"text": f"t{i}", "labels": ["a"], "date": f"2024-01-{i:02}"} for i in range(1, 11)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("data", "split", tmp_path / "log.jsonl", tmp_path / "parts", "--time", "date")
+    assert "from 2024-01-01 to 2024-01-08; what is held out starts at 2024-01-09" in done.stdout
+
+
+def test_a_part_too_small_to_be_there_is_mentioned(run, tmp_path):
+    (tmp_path / "one.jsonl").write_text('{"text": "a", "labels": ["x"]}\n')
+    assert "there is no test part" in run("data", "split", tmp_path / "one.jsonl", tmp_path / "parts").stderr
+
+
+def test_an_empty_file_and_a_misplaced_command(run, tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    done = run("data", "describe", tmp_path / "empty.jsonl")
+    assert (done.exit_code, "not a single text" in done.stderr) == (2, True)
+    assert "shortlist data split" in run("split", "x").stderr
+
+
 def test_bad_ranks(run, pairs):
     done = run("evaluate", pairs, pairs, "-k", "one")
     assert (done.exit_code, "1,3,5" in done.stderr) == (2, True)

@@ -123,7 +123,7 @@ def test_weights(put):
     assert rows_of(data) == [("a", ["x", "y"]), ("b", [])]
     assert data.labels.weights.tolist() == [0.5, 2]
     for cell, what in (
-        ("1;2", "there are 1 labels but 2 weights"),
+        ("1;2", "there are 1 labels but 2 in 'w'"),
         ("one", "the weights are 'one'"),
         ("nan", "a weight is nan"),
     ):
@@ -166,8 +166,10 @@ def test_encodings(put):
     content = "text,labels\nKäse,Süß\n"
     for encoding in ("latin-1", "utf-16"):
         assert rows_of(shortlist.read(put("a.csv", content.encode(encoding)), encoding=encoding)) == [("Käse", ["Süß"])]
-    with pytest.raises(DataError, match=r"line 1: the column names are not valid text; expected .*encoding="):
+    with pytest.raises(DataError, match=r"a\.csv: looks like UTF-16: say encoding='utf-16'"):
         shortlist.read(put("a.csv", content.encode("utf-16")))
+    with pytest.raises(DataError, match=r"line 1: the column names are not valid text; expected .*--encoding"):
+        shortlist.read(put("a.csv", content.encode("utf-16-le")))
 
 
 def test_long_lines_and_fields(put):
@@ -180,8 +182,8 @@ def test_long_lines_and_fields(put):
     assert shortlist.read(put("b.csv", b"text,labels\n" + medium + b",x\n")).texts.sizes.tolist() == [2 << 20]
     split = b'"' + (b"z" * (9 << 20) + b"\n") * 2 + b'"'  # lines that are short enough make a field that is not
     data = shortlist.read(put("c.csv", b"text,labels\n" + split + b",x\nb,z\n"), on_error="skip")
-    assert rows_of(data) == []
-    assert "field larger than field limit" in data.report.problems[0].what
+    assert rows_of(data) == [("b", ["z"])]
+    assert [problem.line for problem in data.report.problems] == [2, 3, 4]
 
 
 def test_nothing_in_the_file(put):
@@ -226,3 +228,33 @@ def test_what_pythons_writer_writes_is_read(tmp_path, rows, separator):
     path.write_bytes(written.getvalue().encode())
     data = shortlist.read(path, separator=separator)
     assert rows_of(data) == rows
+
+
+def test_quotes_can_be_part_of_the_text(tmp_path):
+    path = tmp_path / "songs.tsv"
+    path.write_text('text\tlabels\n"Weird Al" Yankovic\tparody\n')
+    with pytest.raises(DataError, match="--no-quotes"):
+        shortlist.read(path)
+    assert list(shortlist.read(path, quotes=False).texts) == ['"Weird Al" Yankovic']
+
+
+@pytest.mark.parametrize("n_rows", [3, 12_000])
+@pytest.mark.parametrize("end", ["", '"quoted, at last",w\n'])
+def test_a_stray_quote_costs_its_own_line_only(put, n_rows, end):
+    rows = "".join(f"row {i},z\n" for i in range(n_rows))
+    data = shortlist.read(put("a.csv", 'text,labels\na,x\nb,"y\n' + rows + end + "last,v\n"), on_error="skip")
+    assert list(data.texts) == [
+        "a",
+        *(f"row {i}" for i in range(n_rows)),
+        *(["quoted, at last"] if end else []),
+        "last",
+    ]
+    assert [problem.line for problem in data.report.problems] == [3]
+
+
+def test_lines_are_counted_on_after_stray_quotes(put):
+    content = 'text,labels\n"a""\n"b""\n"c\nd",x\n"e\nbad\nf,y\n'
+    data = shortlist.read(put("a.csv", content), on_error="skip")
+    assert rows_of(data) == [("c\nd", ["x"]), ("f", ["y"])]
+    assert [problem.line for problem in data.report.problems] == [2, 3, 6, 7]
+    assert "a quote is opened and not closed" in data.report.problems[-2].what

@@ -177,3 +177,10 @@ def test_label_names_beside_repository_files(put, tmp_path):
     path = put("d/train.txt", "1 1 1\n0 0:1\n")
     assert shortlist.read(path).display_names == {"0": "nought"}
     assert shortlist.read(tmp_path / "d").display_names == {"0": "nought"}
+
+
+def test_a_part_that_is_there_twice_is_refused(tmp_path):
+    for name in ("train.jsonl", "train.csv"):
+        shortlist.read([("a", ["b"])]).write(tmp_path / name)
+    with pytest.raises(DataError, match=r"train\.csv and train\.jsonl"):
+        shortlist.read(tmp_path, "train")

@@ -221,7 +221,7 @@ def test_bad_lines(put, line, what, expected):
     ("line", "what"),
     [
         (b'{"text": "x", "labels": ["a"]}', "no field 'w'"),
-        (b'{"text": "x", "labels": ["a"], "w": [1, 2]}', "1 labels but 2 weights"),
+        (b'{"text": "x", "labels": ["a"], "w": [1, 2]}', "1 labels but 2 in 'w'"),
         (b'{"text": "x", "labels": ["a"], "w": "1"}', "'w' is a text"),
         (b'{"text": "x", "labels": ["a"], "w": 1}', r"'w' is a number \(1\)"),
         (b'{"text": "x", "labels": ["a"], "w": [null]}', "a weight is None"),
@@ -332,7 +332,8 @@ def test_a_file_that_is_cut_off(put, pack):
     packed = pack(content)
     path = put("a.jsonl", packed[: len(packed) * 3 // 4])
     with pytest.raises(
-        DataError, match=r"a\.jsonl, line [\d,]+: the .* data ends too early; .*expected a complete file"
+        DataError,
+        match=r"a\.jsonl, line [\d,]+: the .* data ends too early; .*expected a complete file. Fetch or write it",
     ):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
@@ -353,11 +354,14 @@ def test_garbage_after_gzip(put):
 
 def test_utf_16_without_saying_so(put):
     path = put("a.jsonl", (GOOD * 2).decode().encode("utf-16"))
-    with pytest.raises(DataError, match=r"line 1: byte 1 of the line is not valid text; expected UTF-8 .*encoding="):
-        shortlist.read(path)
-    data = shortlist.read(path, on_error="skip")
-    assert len(data) == 0
-    assert data.report.n_problems >= 2
+    for on_error in ("raise", "skip"):
+        with pytest.raises(DataError, match=r"looks like UTF-16: say encoding='utf-16' \(--encoding utf-16\)"):
+            shortlist.read(path, on_error=on_error)
+    with pytest.raises(DataError, match="looks like UTF-16"):
+        shortlist.read(put("be.jsonl", b"\xfe\xff" + GOOD.decode().encode("utf-16-be")))
+    folder = put("folder/train.jsonl", (GOOD * 2).decode().encode("utf-16")).parent
+    put("folder/notes_train.txt", "3 4 5".encode("utf-16"))
+    assert len(shortlist.read(folder, encoding="utf-16")) == 2
     with pytest.raises(DataError, match="line 1: the line contains NUL bytes"):
         shortlist.read(put("b.jsonl", GOOD.decode().encode("utf-16-le")))
 
@@ -524,3 +528,22 @@ def test_the_fast_way_takes_what_it_should(put, monkeypatch):
             )
             data = shortlist.read(put("a.jsonl", content))
             assert rows_of(data) == [(r["text"], [str(label) for label in r["labels"]]) for r in records * 2]
+
+
+def test_advice_on_what_is_often_wrong(put):
+    for content, advice in (
+        (b'{"title": "x"}\n', r"other names can be said with text=, labels= \(--text, --labels\)"),
+        (b'[\n{"text": "x", "labels": []}\n]', "line 1: the start of a JSON array; expected JSON lines, one object"),
+        (b'[{"text": "x", "labels": []}]', "line 1: the start of a JSON array; expected JSON lines, one object"),
+        (b'{"text": "\xe9", "labels": []}', r"for another encoding say encoding='cp1252' or the like: --encoding"),
+    ):
+        with pytest.raises(DataError, match=advice):
+            shortlist.read(put("a.jsonl", content))
+
+
+def test_part_and_format_are_for_files():
+    rows = [("a", ["x"])]
+    for source in (rows, shortlist.read(rows)):
+        for option in ({"part": "train"}, {"format": "csv"}):
+            with pytest.raises(OptionError, match="is for files and folders"):
+                shortlist.read(source, **option)

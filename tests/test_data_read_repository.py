@@ -343,7 +343,7 @@ def test_raw_json_is_known_by_its_fields(put, name):
         ('{"title": "x", "target_ind": ["1"]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": [true]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": [3]}', "label number 3 is too large; expected numbers below 3"),
-        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 weights"),
+        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 in 'target_rel'"),
         ('{"title": "x", "target_ind": [1], "target_rel": ["a"]}', "a weight is 'a'"),
         ('{"title": "x", "target_ind": [1], "target_rel": [null]}', "a weight is None"),
         ('{"title": "x", "target_ind": [1], "target_rel": 1}', "'target_rel' is a number"),
@@ -500,3 +500,16 @@ def test_rows_across_blocks(put):
     assert np.array_equal(data.labels.values, rows % 7)
     assert np.array_equal(data.features.indices, rows % 11)
     assert np.array_equal(data.features.data, rows.astype(np.float32))
+
+
+def test_an_absurd_number_of_labels(put):
+    for name, content in (("a/train.txt", "1 2 2000000000\n0 0:1\n"), ("b/trn_X_Y.txt", "1 2000000000\n0:1\n")):
+        folder = put(name, content).parent
+        put("b/trn_X_Xf.txt", "1 2\n0:1\n")
+        with pytest.raises(DataError, match=r"says it has 2,000,000,000 labels; expected at most 100,000,000"):
+            shortlist.read(folder)
+
+
+def test_an_unknown_name_asks_for_the_format(put):
+    with pytest.raises(DataError, match=r"Say format=.* \(--from\)"):
+        shortlist.read(put("a.dat", "hello\n"))

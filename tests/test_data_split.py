@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import shortlist
 from shortlist.data.split import merge_identical_texts, split
-from shortlist.errors import OptionError
+from shortlist.errors import DataError, OptionError
 
 
 def random_dataset(n_texts: int, n_labels: int, seed: int) -> shortlist.Dataset:
@@ -86,6 +86,36 @@ def test_dates_sort_as_dates():
     rows = [{"text": t, "labels": ["a"], "when": t} for t in ("2024-01-05", "2023-12-31", "2024-02-01", "2022-07-07")]
     parts = split(shortlist.read(rows, time="when"), test=0.25, by_time=True)
     assert list(parts.test.texts) == ["2024-02-01"]
+
+
+def test_merged_texts_have_the_latest_time_also_when_numbers_came_as_text():
+    rows = [{"text": "same", "labels": ["a"], "when": when} for when in ("9", "10")]
+    merged = merge_identical_texts(shortlist.read([*rows, {"text": "x", "labels": [], "when": "1"}], time="when"))
+    assert merged.times.tolist() == ["10", "1"]
+
+
+def test_time_zones_count():
+    times = ("2024-01-01T23:00-05:00", "2024-01-02T01:00+00:00")  # the first is later
+    rows = [{"text": time, "labels": ["a"], "when": time} for time in times]
+    assert list(split(shortlist.read(rows, time="when"), test=0.5, by_time=True).test.texts) == [times[0]]
+
+
+@pytest.mark.parametrize("bad", ["31.12.2024", "12/31/2024", "yesterday", ""])
+def test_times_that_do_not_sort_are_refused(bad):
+    rows = [{"text": "a", "labels": ["x"], "when": "2024-01-01"}, {"text": "b", "labels": ["x"], "when": bad}]
+    with pytest.raises(DataError, match="text 2: the time"):
+        split(shortlist.read(rows, time="when"), by_time=True)
+
+
+def test_merging_keeps_filter_pairs_with_their_texts():
+    dataset = shortlist.read([("a", ["x"]), ("a", ["y"]), ("b", ["x"])])
+    dataset.filter_pairs = np.asarray([[1, 0], [2, 1]])
+    assert merge_identical_texts(dataset).filter_pairs.tolist() == [[0, 0], [1, 1]]
+
+
+def test_a_path_can_be_split(tmp_path):
+    shortlist.read([(f"t{i}", ["a"]) for i in range(10)]).write(tmp_path / "pairs.jsonl")
+    assert len(split(tmp_path / "pairs.jsonl", test=0.2).test) == 2
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (-0.1, 0.0), (0.6, 0.4), (0.5, 0.9)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import logging
+import os
 import random
 import sys
 import time
@@ -265,3 +267,43 @@ def test_progress_shows_a_bar_on_a_terminal(monkeypatch):
         progress._bar.mininterval = 0
         progress.advance(10)
     assert "reading: 100%" in shown.getvalue()
+
+
+def test_pipes_and_devices_are_written_into(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, link):
+        with write_atomically(path) as file:
+            file.write(b"content")
+    assert os.read(reader, 100) == b"content"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_disk_that_fails_while_reading_or_writing(tmp_path, monkeypatch):
+    def fail(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with (
+        pytest.raises(DataError, match=r"a\.txt: cannot be written: No space left"),
+        write_atomically(tmp_path / "a.txt"),
+    ):
+        pass
+    with (
+        pytest.raises(DataError, match="cannot be written: No space left"),
+        write_folder_atomically(tmp_path / "b") as new,
+    ):
+        (new / "file").write_text("x")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=Broken()))
+    with pytest.raises(DataError, match="standard input: cannot be read: Input/output error"):
+        content_of("-")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 from shortlist.heads import label_rows
 from shortlist.heads.label_rows import LabelRows
 from shortlist.kernels.label_rows import even_shares, samples_by_cluster
@@ -123,6 +123,18 @@ def test_rows_that_nobody_wants_stay_as_they_are():
     changed = np.any(rows.weights != before, axis=1)
     assert changed.tolist() == [False, False, True, True, False, False]
     assert not rows.first[[0, 1, 4, 5]].any()
+
+
+def test_positives_outside_the_clusters_seen_are_refused():
+    rows = LabelRows.start(4, 2, prior=0.1)
+    with pytest.raises(OptionError, match="add those clusters"):
+        rows.step_on_clusters(
+            np.ones((1, 2), np.float32),
+            np.zeros((1, 1), np.int32),
+            np.asarray([0, 2, 4]),
+            Ragged.from_lists([[3]]),
+            0.1,
+        )
 
 
 def test_no_clusters_and_no_samples():

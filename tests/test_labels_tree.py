@@ -186,6 +186,29 @@ def test_arrays_there_and_back():
         LabelTree.from_arrays(arrays | {"order": arrays["order"][:-1]})
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cluster_starts": np.array([0, 3, 2, 4])}, "ends before it starts"),
+        ({"order": np.array([0, 1, 1, 3], np.int32)}, "every label once"),
+        ({"order": np.array([0, 1, 2, 4], np.int32)}, "every label once"),
+        ({"order": np.array([0, 1, 2, -1], np.int32)}, "every label once"),
+    ],
+)
+def test_damaged_arrays_are_refused(change, message):
+    arrays = {"order": np.array([2, 0, 1, 3], np.int32), "cluster_starts": np.array([0, 1, 3, 4])}
+    assert LabelTree.from_arrays(arrays).n_clusters == 3
+    with pytest.raises(ModelError, match=message):
+        LabelTree.from_arrays(arrays | change)
+
+
+@pytest.mark.parametrize("n_rows", [0, 9, 11])
+def test_similarity_needs_a_row_a_label(n_rows):
+    tree = LabelTree.build(random_centroids(10), 2)
+    with pytest.raises(OptionError, match="the tree has 10 labels"):
+        tree.within_cluster_similarity(random_centroids(n_rows))
+
+
 def test_what_cannot_be_clustered_is_refused():
     centroids = random_centroids(10)
     for options in [{"n_clusters": 0}, {"n_clusters": 11}, {"cluster_size": 0}, {"n_clusters": 2, "cluster_size": 5}]:

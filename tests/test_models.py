@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors.numpy import load_file, save_file
 from scipy import sparse
 
 import shortlist
@@ -109,6 +111,40 @@ class TestEveryRecipe:
         with pytest.raises(OptionError, match="threads"):
             shortlist.train([("a", ["b"])], recipe="centroid", threads=0)
 
+    def test_texts_in_any_container(self, model, test_part):
+        texts = list(test_part.texts[:5])
+        expected = model.predict(texts)
+        for same in (tuple(texts), np.array(texts), np.array(texts, object), iter(texts)):
+            assert model.predict(same) == expected
+        assert model.predict(texts, k=np.int64(5)) == expected
+
+    def test_texts_of_a_pandas_column(self, model, test_part):
+        pandas = pytest.importorskip("pandas")
+        texts = list(test_part.texts[:5])
+        assert model.predict(pandas.Series(texts, index=range(7, 12))) == model.predict(texts)
+
+    @pytest.mark.parametrize(
+        ("texts", "message"),
+        [
+            (None, "of type NoneType"),
+            (3, "of type int"),
+            (b"ab", "of type bytes"),
+            (("x", None), "text 1 is of type NoneType"),
+            (np.arange(2), "text 0 is of type int64"),
+        ],
+        ids=["None", "number", "bytes", "tuple", "numbers"],
+    )
+    def test_what_is_not_text_is_refused(self, model, texts, message):
+        with pytest.raises(OptionError, match=message):
+            model.predict(texts)
+
+    @pytest.mark.parametrize("k", [2.5, True, "3", None])
+    def test_k_is_a_whole_number(self, model, test_part, k):
+        with pytest.raises(OptionError, match="expected a whole number"):
+            model.predict("x", k=k)
+        with pytest.raises(OptionError, match="expected a whole number"):
+            model.predict_dataset(test_part, k=k)
+
     def test_nothing_to_learn_from(self, recipe):
         with pytest.raises(DataError, match="nothing to learn"):
             shortlist.train([("a text", [])], recipe=recipe)
@@ -119,6 +155,38 @@ def test_unknown_recipe_and_option():
         shortlist.train([("a", ["b"])], recipe="magic")
     with pytest.raises(OptionError, match="it has min_count"):
         shortlist.train([("a", ["b"])], recipe="centroid", sped=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_count": "abc"}, "min_count is 'abc'; expected a whole number"),
+        ({"min_count": 1.5}, "min_count is 1.5; expected a whole number"),
+        ({"min_count": True}, "min_count is True; expected a whole number"),
+        ({"min_count": None}, "min_count is None; expected a whole number"),
+        ({"threads": "x"}, "threads is 'x'; expected a whole number or None"),
+        ({"stop_words": 5}, "stop_words is 5; expected a text or a list of texts"),
+        ({"stop_words": [5]}, "expected a text or a list of texts"),
+        ({"min_count": 0}, "min_count is 0; it must be at least 1"),
+        ({"max_words_per_label": 0}, "max_words_per_label is 0; it must be at least 1"),
+    ],
+)
+def test_senseless_values_of_options(options, message):
+    with pytest.raises(OptionError, match=message):
+        shortlist.train([("a", ["b"])], recipe="centroid", **options)
+
+
+def test_no_word_is_frequent_enough():
+    with pytest.raises(DataError, match="Lower min_count"):
+        shortlist.train([("a", ["b"])], recipe="centroid", min_count=2)
+
+
+def test_options_of_numpy_and_lists_are_saved(tmp_path):
+    options = {"min_count": np.int64(1), "stop_words": ["red"], "threads": None}
+    shortlist.train([("red hat", ["hats"])], recipe="centroid", **options).save(tmp_path / "m")
+    again = shortlist.load(tmp_path / "m")
+    assert again.options["min_count"] == 1
+    assert again.vocabulary.words == ["hat"]
 
 
 def test_centroid_on_features_instead_of_texts():
@@ -141,6 +209,16 @@ def test_labels_with_odd_characters_survive(tmp_path):
     for name in names:
         assert _unescaped(_escaped(name)) == name
         assert "\n" not in _escaped(name)
+
+
+def change_arrays(folder, change):
+    """Other arrays in a model folder, with checksums that say all is well."""
+    path = folder / "arrays.safetensors"
+    save_file({**load_file(path), **change}, path)
+    config = json.loads((folder / "config.json").read_text())
+    content = path.read_bytes()
+    config["files"][path.name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 class TestModelFolder:
@@ -176,6 +254,15 @@ class TestModelFolder:
             ({"recipe": "from the future"}, "from the future"),
             ({"files": {"../evil": {"bytes": 1, "sha256": ""}}}, "outside the folder"),
             ({"files": 3}, "damaged"),
+            ({"files": {"labels.txt": 5}}, "damaged"),
+            ({"options": None}, "damaged"),
+            ({"extra": 1}, "damaged"),
+            ({"extra": {}}, "vocabulary cannot be read"),
+            ({"extra": {"vocabulary": 5}}, "vocabulary cannot be read"),
+            ({"recipe": []}, "damaged"),
+            ({"recipe": "popular"}, "lacks the array 'shares'"),
+            ({"files": {}}, r"no file labels\.txt"),
+            ({"n_labels": 2}, "not 2 labels"),
         ],
     )
     def test_a_strange_config_is_refused(self, folder, change, message):
@@ -183,6 +270,52 @@ class TestModelFolder:
         (folder / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(ModelError, match=message):
             shortlist.load(folder)
+
+    @pytest.mark.parametrize(
+        "field",
+        ["format", "format_version", "shortlist_version", "recipe", "options", "n_labels", "extra", "files"],
+    )
+    def test_a_missing_field_is_noticed(self, folder, field):
+        config = json.loads((folder / "config.json").read_text())
+        del config[field]
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ModelError, match="damaged"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize("content", ["", "[]", "3", '{"format', "[" * 100_000])
+    def test_a_config_that_is_no_object_is_refused(self, folder, content):
+        model = shortlist.load(folder)
+        (folder / "config.json").write_text(content)
+        with pytest.raises(ModelError, match="damaged"):
+            shortlist.load(folder)
+        with pytest.raises(ModelError, match="nothing was written"):
+            model.save(folder)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"labels": np.array([0, 1_000_000_000], np.int32)}, "label ids run from 0 to 1000000000"),
+            ({"labels": np.array([-1, 0], np.int32)}, "label ids run from -1"),
+            ({"labels": np.array([0], np.int32)}, "not of one length"),
+            ({"labels": np.array([0, 0], np.float32)}, "wrong type"),
+            ({"indptr": np.array([0, 5, 2], np.int32)}, "bounds of its rows"),
+            ({"indptr": np.array([1, 1, 2], np.int32)}, "bounds of its rows"),
+            ({"indptr": np.array([0, 1, 9], np.int32)}, "bounds of its rows"),
+            ({"indptr": np.array([0, 2], np.int32)}, "not of one length"),
+            ({"indptr": np.array([], np.int32)}, "bounds of its rows"),
+            ({"idf": np.ones(1, np.float32)}, "not of one length"),
+        ],
+    )
+    def test_arrays_that_make_no_sense_are_refused(self, folder, change, message):
+        change_arrays(folder, change)
+        with pytest.raises(ModelError, match=f"is damaged; train or fetch it again .*{message}"):
+            shortlist.load(folder)
+
+    def test_shares_of_other_labels_are_refused(self, tmp_path):
+        shortlist.train([("red shoes", ["shoes"])], recipe="popular").save(tmp_path / "model")
+        change_arrays(tmp_path / "model", {"shares": np.ones(2, np.float32)})
+        with pytest.raises(ModelError, match="one share for each label"):
+            shortlist.load(tmp_path / "model")
 
     def test_not_a_model(self, tmp_path):
         with pytest.raises(ModelError, match="no such model folder"):
@@ -203,6 +336,21 @@ class TestModelFolder:
         assert shortlist.load(folder).label_names == ["hats"]
         assert not (folder / "vocabulary.txt").exists()
 
+    def test_never_deletes_files_beside_an_older_model(self, folder):
+        (folder / "notes.txt").write_text("precious")
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        model = shortlist.load(folder)
+        with pytest.raises(ModelError, match=r"notes\.txt.*nothing was written"):
+            model.save(folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+    def test_never_replaces_a_model_it_cannot_read(self, folder):
+        model = shortlist.load(folder)
+        (folder / "config.json").write_text('{"format": "shortlist-model"}')
+        with pytest.raises(ModelError, match="Nothing was written"):
+            model.save(folder)
+        assert (folder / "labels.txt").exists()
+
     def test_a_failed_save_leaves_the_old_model(self, folder, monkeypatch):
         model = shortlist.load(folder)
 
@@ -216,7 +364,7 @@ class TestModelFolder:
         assert len(list(folder.parent.iterdir())) == 1
 
 
-small_numbers = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0])
+small_numbers = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, -0.5])
 
 
 @settings(max_examples=40, deadline=None)
@@ -239,7 +387,8 @@ def test_top_labels_equals_a_dense_product(n_texts, n_words, n_labels, k, n_chun
         scores,
     )
     products = texts @ weights
+    shares_a_word = (texts != 0).astype(int) @ (weights != 0).astype(int) > 0
     for row in range(n_texts):
-        expected = [int(i) for i in np.argsort(-products[row], kind="stable") if products[row, i] > 0][:k]
+        expected = [int(i) for i in np.argsort(-products[row], kind="stable") if shares_a_word[row, i]][:k]
         assert ids[row].tolist() == expected + [-1] * (k - len(expected))
         assert scores[row, : len(expected)].tolist() == products[row, expected].tolist()

@@ -20,10 +20,15 @@ BLOCK = 1 << 20
 # unfold all at once, enough that the thread doing it does not spend its time waiting for its turn.
 PIECE = 1 << 16
 STANDARD_INPUT = "-"
+PACKED = (".gz", ".zst")
 
 
 class DamagedFileError(DataError):
     """A compressed file is broken or cut off; what came before the damage could be read."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}. Fetch or write it again.")
+        self.what = what
 
 
 def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: None) -> Iterator[bytes]:
@@ -34,7 +39,7 @@ def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: N
     """
     name = "standard input" if str(path) == STANDARD_INPUT else str(path)
     with _open_raw(path) as file:
-        raw = _raw_blocks(file, on_bytes)
+        raw = _raw_blocks(file, name, on_bytes)
         first = next(raw, b"")
         raw = _chain(first, raw)
         if first.startswith(b"\x1f\x8b"):
@@ -100,10 +105,17 @@ def _open_raw(path: str | Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _raw_blocks(file: IO[bytes], on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    while block := file.read(BLOCK):
+def _raw_blocks(file: IO[bytes], name: str, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    while block := _next_block(file, name):
         on_bytes(len(block))
         yield block
+
+
+def _next_block(file: IO[bytes], name: str) -> bytes:
+    try:
+        return file.read(BLOCK)
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {error.strerror or error}.") from None
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -154,16 +166,14 @@ def _gunzip(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
                 content = member.decompress(data, BLOCK)
             except zlib.error as error:
                 yield _until_the_damage(before, data)
-                raise DamagedFileError(
-                    f"{name}: the gzip data is damaged ({error}). Fetch or write the file again."
-                ) from None
+                raise DamagedFileError(name, f"the gzip data is damaged ({error})") from None
             if content:
                 yield content
             complete = member.eof
             data = member.unused_data if complete else member.unconsumed_tail
     if not complete:
         yield member.flush()
-        raise DamagedFileError(f"{name}: the gzip data ends too early; the file is cut off. Fetch or write it again.")
+        raise DamagedFileError(name, "the gzip data ends too early; the file is cut off")
 
 
 def _until_the_damage(member: Any, data: bytes) -> bytes:
@@ -185,14 +195,12 @@ def _unzstd(pieces: Iterator[bytes], name: str) -> Iterator[bytes]:
             try:
                 content = frame.decompress(data)
             except zstandard.ZstdError as error:
-                raise DamagedFileError(
-                    f"{name}: the zstd data is damaged ({error}). Fetch or write the file again."
-                ) from None
+                raise DamagedFileError(name, f"the zstd data is damaged ({error})") from None
             if content:
                 yield content
             data = frame.unused_data if frame.eof else b""
     if not frame.eof:
-        raise DamagedFileError(f"{name}: the zstd data ends too early; the file is cut off. Fetch or write it again.")
+        raise DamagedFileError(name, "the zstd data ends too early; the file is cut off")
 
 
 def _import_zstandard(name: str) -> Any:
@@ -207,34 +215,47 @@ def _import_zstandard(name: str) -> Any:
 def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
     """Write a whole file or none: into a neighbour first, synced, then renamed over the target.
 
-    The content is compressed when the name ends in .gz or .zst.
+    The content is compressed when the name ends in .gz or .zst. A pipe or a device is written into as it is.
     """
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; a file was to be written there.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = beside.open("wb")
+        if path.is_dir():
+            raise DataError(f"{path}: is a folder; a file was to be written there.")
+        in_place = path.exists() and not path.is_file()
+        with path.open("wb") if in_place else _put_in_place(path) as file, _packed(file, path) as packed:
+            yield packed
     except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror}.") from None
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}.") from None
+
+
+@contextmanager
+def _put_in_place(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside the path, which takes its place when everything has been written."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = beside.open("wb")
     try:
         with file:
-            if path.suffix == ".gz":
-                # No time stamp and no name inside: the same data gives the same bytes.
-                with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
-                    yield packed  # type: ignore[misc]
-            elif path.suffix == ".zst":
-                with _import_zstandard(str(path)).ZstdCompressor().stream_writer(file, closefd=False) as packed:
-                    yield packed
-            else:
-                yield file
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
         sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _packed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    if path.suffix == ".gz":
+        # No time stamp and no name inside: the same data gives the same bytes.
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+            yield packed  # type: ignore[misc]
+    elif path.suffix == ".zst":
+        with _import_zstandard(str(path)).ZstdCompressor().stream_writer(file, closefd=False) as packed:
+            yield packed
+    else:
+        yield file
 
 
 @contextmanager
@@ -267,6 +288,8 @@ def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
             raise
         sync_folder(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

@@ -31,6 +31,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         import importlib
 
+        if cmd_name in ("describe", "convert", "split", "icd10"):
+            ctx.fail(f"No such command '{cmd_name}'. Did you mean 'shortlist data {cmd_name}'?")
         if cmd_name not in COMMANDS:
             return None
         return getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
@@ -50,6 +52,9 @@ class Commands(click.Group):
             # Whoever read our output has had enough; Python must not complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(141)
+        except OSError as error:
+            click.echo(f"shortlist: {error.filename or 'a file'}: {error.strerror}.", err=True)
+            ctx.exit(2)
 
 
 @click.group(

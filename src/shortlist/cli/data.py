@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,23 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
 @click.option("--to", type=click.Choice(OUTPUT_FORMATS + FOLDER_FORMATS), help="Format, if OUT's name does not say.")
 @click.option("--part", type=click.Choice(["train", "validation", "test"]), help="Convert this part of a folder only.")
 @click.option("--out-label-separator", default=";", show_default=True, help="Between labels in CSV and TSV.")
+@click.option("--time", help="Field that holds a time, to be kept.")
+@click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @reading_options
 def convert(
-    source: str, out: str, to: str | None, part: str | None, out_label_separator: str, reading: dict[str, Any]
+    source: str,
+    out: str,
+    to: str | None,
+    part: str | None,
+    out_label_separator: str,
+    time: str | None,
+    overwrite: bool,
+    reading: dict[str, Any],
 ) -> None:
     """Read SOURCE and write it to OUT in another format. A folder with parts becomes a folder with parts.
+
+    Texts, labels, weights and the time, if one is named, are written; other fields are not. OUT can be - for
+    JSON lines on standard output.
 
     \b
     shortlist data convert pairs.csv pairs.jsonl.gz
@@ -71,11 +84,26 @@ def convert(
     parts = parts_in(source) if part is None else []
     whole_folder = bool(parts) or to in FOLDER_FORMATS
     if whole_folder and to is None:
-        raise OptionError(f"{source} has parts ({', '.join(parts)}): say the format of the new folder with --to.")
+        raise OptionError(
+            f"{source} has parts ({', '.join(parts)}): say which one with --part, or the format of a new folder "
+            "with --to."
+        )
+    packed = Path(to or "").suffix
+    if not whole_folder and packed in (".gz", ".zst") and Path(out).suffix != packed:
+        raise OptionError(f"--to {to} asks for compression: let the name of OUT end in {packed}.")
+    if Path(out).is_file() and not overwrite:
+        raise OptionError(f"{out} exists; choose another name, or say --overwrite.")
+    if time:
+        reading = {**reading, "time": time}
     names: list[str | None] = [*parts] if parts else [part]
     datasets = {name or "train": read_and_tell(source, name, reading) for name in names}
     if not whole_folder:
         (dataset,) = datasets.values()
+        if out == "-":
+            from shortlist.data.write import write_jsonl
+
+            write_jsonl(dataset, sys.stdout.buffer)
+            return
         dataset.write(out, format=to and to.split(".")[0], label_separator=out_label_separator)
         click.echo(f"{out}: {dataset}")
         return
@@ -97,7 +125,8 @@ def _write_parts(datasets: dict[str, Dataset], out: Path, to: str, label_separat
                 dataset.write(folder, format=to, part=name, features=features.get(name))
             else:
                 dataset.write(folder / f"{name}.{to}", label_separator=label_separator)
-        _write_display_names(next(iter(datasets.values())), folder)
+        if not repository:  # whose forms have files of their own for label names
+            _write_display_names(next(iter(datasets.values())), folder)
     for name, dataset in datasets.items():
         click.echo(f"{out}: {name}: {dataset}")
 
@@ -174,10 +203,28 @@ def split(
     chosen = {"train": parts.train, "validation": parts.validation, "test": parts.test}
     chosen = {name: replace(part, times=None) for name, part in chosen.items() if len(part)}
     _write_parts(chosen, Path(out), to, out_label_separator)
+    if time:
+        first_held_out = parts.validation if len(parts.validation) else parts.test
+        cut = [_sorted_times(part) for part in (parts.train, first_held_out)]
+        click.echo(f"training goes from {cut[0][0]} to {cut[0][-1]}; what is held out starts at {cut[1][0]}")
+    missing = [name for name, share in (("validation", validation), ("test", test)) if share and name not in chosen]
+    for name in missing:
+        click.echo(
+            f"there is no {name} part: there are too few texts, or their labels were needed in training", err=True
+        )
     click.echo(
         f"{parts.merged_texts:,} repeated texts merged; {parts.moved_to_train:,} texts moved to training to keep "
         f"their labels there; {parts.held_out_labels_not_in_train:,} held-out labels are not in training"
     )
+
+
+def _sorted_times(part: Dataset) -> Any:
+    import numpy as np
+
+    from shortlist.data.split import times_as_numbers
+
+    assert part.times is not None
+    return part.times[np.argsort(times_as_numbers(part))] if len(part) else ["–"]
 
 
 @data.command()
@@ -192,4 +239,8 @@ def icd10(out: str, seed: int) -> None:
     """
     from shortlist.data.icd10 import build
 
-    click.echo(build(out, seed=seed))
+    built = build(out, seed=seed)
+    click.echo(
+        f"{out}: {built.train_texts:,} texts for training, {built.test_texts:,} for testing, {built.labels:,} labels "
+        f"({built.source})"
+    )

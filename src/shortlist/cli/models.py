@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from shortlist.cli.reading import only_part, read_and_tell, reading_options
+from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def train(source: str, recipe: str, out: str, options: dict[str, Any], reading: 
     """
     from shortlist.model import train as train_model
 
-    dataset = read_and_tell(source, only_part(source, "train"), reading)
+    dataset = read_and_tell(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, **options)
     model.save(out)
@@ -74,7 +74,7 @@ def predict(model: str, texts: tuple[str, ...], k: int, as_json: bool) -> None:
             labels, scores = [p.label for p in predictions], [round(p.score, 6) for p in predictions]
             click.echo(json.dumps({"text": text, "labels": labels, "scores": scores}, ensure_ascii=False))
             continue
-        click.echo(text)
+        click.echo(text if predictions else f"{text}\n  (no word of it is known)")
         for prediction in predictions:
             name = "" if prediction.name == prediction.label else f"  {prediction.name}"
             click.echo(f"  {prediction.score:6.3f}  {prediction.label}{name}")
@@ -128,19 +128,23 @@ def evaluate(
     from shortlist.model.folder import is_model
 
     cut = _ranks(ks)
-    truth_data = read_and_tell(truth, only_part(truth, "test"), reading)
+    if is_model(Path(truth)):
+        raise OptionError(f"{truth} is a model: give the model (or predictions) first and the truth second.")
+    if Path(predictions).is_dir() and not is_model(Path(predictions)):
+        raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
+    truth_data = read_and_tell(truth, part_to_read(truth, "test"), reading)
     train_data = _train_data(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
-    if Path(predictions).is_dir() and is_model(Path(predictions)):
+    # Labels that are filtered out make room for the next, which must be there.
+    places = max(cut) + (0 if filter_pairs is None else most_per_text(filter_pairs[:, 0]))
+    if Path(predictions).is_dir():
         from shortlist.model import load
 
-        # Labels that are filtered out make room for the next, which must be there.
-        reserve = 0 if filter_pairs is None else most_per_text(filter_pairs[:, 0])
-        predicted = load(predictions).predict_dataset(truth_data, max(cut) + reserve)
+        predicted = load(predictions).predict_dataset(truth_data, places)
     else:
         predicted = read_predictions(predictions)
         if not isinstance(predicted, Dataset):
-            predicted = _by_label_number(predicted, predictions, truth, truth_data)
+            predicted = _by_label_number(predicted, places, predictions, truth, truth_data)
     result = measure(
         predicted,
         truth_data,
@@ -155,10 +159,11 @@ def evaluate(
     click.echo(json.dumps(result.to_json()) if as_json else result.table())
 
 
-def _by_label_number(scores: Any, path: str, truth: str, truth_data: Dataset) -> Dataset:
+def _by_label_number(scores: Any, places: int, path: str, truth: str, truth_data: Dataset) -> Dataset:
     """A matrix of scores speaks of labels by number: that means something only where the truth numbers them, too."""
     from shortlist.data import Dataset
-    from shortlist.ragged import Ragged
+    from shortlist.evaluation.inputs import top_scores
+    from shortlist.ragged import Ragged, bounds_of
 
     if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
         raise DataError(
@@ -168,7 +173,9 @@ def _by_label_number(scores: Any, path: str, truth: str, truth_data: Dataset) ->
         )
     if scores.shape[0] != len(truth_data):
         raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
-    return Dataset(truth_data.texts, Ragged.from_csr(scores), truth_data.label_names)
+    ids = top_scores(scores, places)
+    labels = Ragged(bounds_of((ids >= 0).sum(axis=1)), ids[ids >= 0])
+    return Dataset(truth_data.texts, labels, truth_data.label_names)
 
 
 def _ranks(ks: str) -> tuple[int, ...]:
@@ -179,11 +186,11 @@ def _ranks(ks: str) -> tuple[int, ...]:
 
 
 def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -> Dataset | None:
-    if train_source is None and only_part(truth, "train"):
+    if train_source is None and "train" in parts_in(truth):
         train_source = truth
     if train_source is None:
         return None
-    return read_and_tell(train_source, only_part(train_source, "train"), reading)
+    return read_and_tell(train_source, part_to_read(train_source, "train"), reading)
 
 
 def _filter_pairs(path: str | None, truth: Dataset) -> Any:

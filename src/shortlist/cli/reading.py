@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shortlist.errors import DataError
+
 if TYPE_CHECKING:
     from shortlist.data import Dataset
 
@@ -17,6 +19,7 @@ _OPTIONS = [
     click.option("--label-separator", help='Between labels in one string.  [default: ";" in CSV and TSV]'),
     click.option("--separator", help="Between CSV columns."),
     click.option("--header/--no-header", default=True, help="Whether a CSV begins with column names."),
+    click.option("--quotes/--no-quotes", default=True, help="Whether quotes around a CSV field are not part of it."),
     click.option("--encoding", default="utf-8", show_default=True, help="Encoding of text files."),
     click.option(
         "--on-error",
@@ -39,7 +42,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `shortlist.read`; the command gets them as one dictionary called `reading`."""
 
     def with_reading(**arguments: Any) -> Any:
-        names = ("text", "labels", "weights", "label_separator", "separator", "header", "encoding")
+        names = ("text", "labels", "weights", "label_separator", "separator", "header", "quotes", "encoding")
         reading = {name: arguments.pop(name) for name in (*names, "on_error", "label_names", "format")}
         return command(reading=reading, **arguments)
 
@@ -57,6 +60,8 @@ def read_and_tell(source: str, part: str | None, reading: dict[str, Any]) -> Dat
     dataset = read(source, part, **reading)
     for line in dataset.report.lines():
         click.echo(line, err=True)
+    if len(dataset) == 0:
+        raise DataError(f"{source}: there is not a single text in it.")
     return dataset
 
 
@@ -69,7 +74,9 @@ def parts_in(source: str) -> list[str]:
     return parts_of(Path(source)) if Path(source).is_dir() else []
 
 
-def only_part(source: str, wanted: str) -> str | None:
-    """The part to read: `wanted` if the source is a folder that has it, else whatever there is."""
+def part_to_read(source: str, wanted: str) -> str | None:
+    """The wanted part of a folder that has parts; None for a file or a folder of shards."""
     parts = parts_in(source)
-    return wanted if wanted in parts else None
+    if parts and wanted not in parts:
+        raise DataError(f"{source} has no {wanted} part, only {' and '.join(parts)}.")
+    return wanted if parts else None

@@ -22,9 +22,11 @@ ROWS_PER_BLOCK = 8192
 
 
 class DatasetBuilder:
-    def __init__(self, report: Report) -> None:
+    """`keep_repeats` is for predictions, where saying a label twice is a mistake that must be seen."""
+
+    def __init__(self, report: Report, keep_repeats: bool = False) -> None:
         self.report = report
-        self.n_rows = 0
+        self.keep_repeats = keep_repeats
         self._table = StringTable()
         self._text_parts: list[np.ndarray] = []
         self._size_parts: list[np.ndarray] = []
@@ -54,14 +56,15 @@ class DatasetBuilder:
         self._flush()
         ids = self._table.add(label, bounds_of(label_sizes))
         rows = Ragged(bounds_of(label_counts), ids, weights)
-        first = first_in_row(rows.indptr, rows.values, len(self._table))
-        self.report.repeated_labels += int(len(first) - np.count_nonzero(first))
+        if not self.keep_repeats:
+            first = first_in_row(rows.indptr, rows.values, len(self._table))
+            self.report.repeated_labels += int(len(first) - np.count_nonzero(first))
+            rows = rows.keep(first)
         self.report.empty_texts += int(np.count_nonzero(text_sizes == 0))
         self.report.texts_without_labels += int(np.count_nonzero(label_counts == 0))
         self._text_parts.append(text.copy())
         self._size_parts.append(text_sizes.astype(np.int32))
-        self._label_parts.append(rows.keep(first))
-        self.n_rows += len(text_sizes)
+        self._label_parts.append(rows)
 
     def _flush(self) -> None:
         if not self._pending:

@@ -46,10 +46,15 @@ def _own_part(folder: Path, part: str) -> Path | None:
     """`train.jsonl`, `train.csv.gz`, …, or a folder `train` of shards."""
     if (folder / part).is_dir():
         return folder / part
-    for path in sorted(folder.glob(f"{part}.*")):
-        if format_of(path) and path.name.split(".")[0] == part and not repository.is_repository_json(path):
-            return path
-    return None
+    files = [
+        path
+        for path in sorted(folder.glob(f"{part}.*"))
+        if format_of(path) and path.name.split(".")[0] == part and not repository.is_repository_json(path)
+    ]
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
+        raise DataError(f"{folder} has the {part} part more than once: {names}. Read one of the files by its name.")
+    return files[0] if files else None
 
 
 def _shards(folder: Path, format: str | None) -> list[Path]:
@@ -66,7 +71,7 @@ def _shards(folder: Path, format: str | None) -> list[Path]:
     formats = sorted({str(format_of(path)) for path in shards})
     if len(formats) > 1:
         raise DataError(
-            f"{folder} mixes files of several formats ({', '.join(formats)}): say which with format=… (--format)."
+            f"{folder} mixes files of several formats ({', '.join(formats)}): say which with format=… (--from)."
         )
     return shards
 

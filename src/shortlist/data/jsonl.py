@@ -99,6 +99,8 @@ def _read_line(line: bytes, number: int, name: str, builder: DatasetBuilder, opt
     if not line.strip():
         return
     try:
+        if number == 1 and line.lstrip().startswith(b"["):
+            raise BadRow("the start of a JSON array", "JSON lines, one object a line")
         builder.add_row(*row_of(decoded(line), options))
     except BadRow as bad:
         builder.report.add(name, number, bad.what, bad.expected)
@@ -135,7 +137,11 @@ def row_of(record: Any, options: ReadOptions) -> tuple[str, list[str], list[floa
     for field in wanted:
         if field not in record:
             found = ", ".join(map(shortened, itertools.islice(record, MOST_FIELDS_SHOWN))) or "no fields"
-            raise BadRow(f"there is no field {field!r}, only {found}", f"the fields {', '.join(map(repr, wanted))}")
+            raise BadRow(
+                f"there is no field {field!r}, only {found}",
+                f"the fields {', '.join(map(repr, wanted))}; other names can be said with text=, labels= "
+                "(--text, --labels)",
+            )
     text = checked_text(record[options.text], options.text) if options.text else ""
     labels, weights = checked_labels(record[options.labels], options) if options.labels else ([], None)
     if options.weights:

@@ -9,12 +9,14 @@ from pathlib import Path
 from shortlist.background import in_background
 from shortlist.data.options import ReadOptions
 from shortlist.data.report import Report
+from shortlist.errors import DataError
 from shortlist.files import STANDARD_INPUT, DamagedFileError, blocks_of, stored_size
 from shortlist.progress import Progress
 
 LONGEST_LINE = 16 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BAD_BYTES = "shortlist-bad-bytes"
+FETCH_AGAIN = "Fetch or write it again, or keep the lines before the damage with on_error='skip' (--on-error skip)."
 
 
 def name_of(path: str | Path) -> str:
@@ -30,18 +32,27 @@ def line_blocks(path: str | Path, report: Report, options: ReadOptions) -> Itera
     So is a file that breaks off: what came before is kept.
     """
     with Progress(f"reading {Path(name_of(path)).name}", stored_size(path), "B", options.show_progress) as progress:
-        blocks = _as_utf8(blocks_of(path, progress.advance), options.encoding)
+        blocks = _as_utf8(blocks_of(path, progress.advance), options.encoding, name_of(path))
         if str(path) != STANDARD_INPUT:  # a thread that waits for somebody to type cannot be stopped by Ctrl-C
             blocks = in_background(blocks)
         yield from _whole_lines(blocks, name_of(path), report)
 
 
-def _as_utf8(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _as_utf8(blocks: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
-        return blocks
+        return _without_utf16(blocks, name)
     # A lone surrogate in the text becomes bytes that are not valid UTF-8, so that the line can be named.
     codecs.register_error(BAD_BYTES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
     return _recoded(blocks, codecs.getincrementaldecoder(encoding)(BAD_BYTES))
+
+
+def _without_utf16(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same blocks; but a file that begins as no UTF-8 does is one mistake, not one in every line."""
+    first = next(blocks, b"")
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{name}: looks like UTF-16: say encoding='utf-16' (--encoding utf-16).")
+    yield first
+    yield from blocks
 
 
 def _recoded(blocks: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
@@ -76,7 +87,7 @@ def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator
                 rest.clear()  # its size is remembered, its content is not
     except DamagedFileError as error:
         # The last line may be cut in the middle: it is given up together with what never came.
-        report.add(name, number, str(error).removeprefix(f"{name}: ").rstrip("."), "a complete file")
+        report.add(name, number, error.what, "a complete file", advice=FETCH_AGAIN)
         return
     if rest_size > LONGEST_LINE:
         _report_long_line(report, name, number)

@@ -21,6 +21,7 @@ class ReadOptions:
     separator        between CSV columns ("," for .csv, tab for .tsv)
     header           whether a CSV begins with column names; without, the first column is the text and the
                      second the labels
+    quotes           whether quotes around a CSV field are not part of it
     encoding         of text files
     on_error         "raise" at the first bad line, or "skip" and list them in `dataset.report`
     label_names      a file of readable names for labels; found by itself when it lies beside the data
@@ -33,6 +34,7 @@ class ReadOptions:
     label_separator: str | None = None
     separator: str | None = None
     header: bool = True
+    quotes: bool = True
     encoding: str = "utf-8"
     on_error: OnError = "raise"
     label_names: str | Path | None = None

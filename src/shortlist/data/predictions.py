@@ -7,35 +7,42 @@ from typing import Any
 
 import msgspec
 
-from shortlist.data.dataset import Dataset
+from shortlist.data.builder import DatasetBuilder
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.read import format_of, read
+from shortlist.data.read import format_of, read_file
 from shortlist.data.report import Report
 from shortlist.data.repository import read_matrix
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
+from shortlist.files import STANDARD_INPUT
 
 LABEL_FIELDS = ("labels", "predictions", "predicted")
 SCORE_FIELDS = ("scores", "weights")
 
 
-def read_predictions(path: str | Path, **options: Any) -> Any:
+def read_predictions(path: str | Path) -> Any:
     """A data set whose labels are the predictions, best first; or a sparse matrix of scores by label number.
 
-    JSON lines hold the ranked names in `labels` and, where there are any, their scores in `scores`; other
-    field names by option, as for `read`. A `.npz` file or the Repository's `row: label:score` text is a matrix.
+    JSON lines hold the ranked names in `labels` and, where there are any, their scores in `scores`. CSV, TSV
+    and Parquet have a column `labels`. A `.npz` file, or the Repository's sparse text, is a matrix.
     """
     path = Path(path)
+    if str(path) == STANDARD_INPUT:
+        raise OptionError("predictions cannot come from standard input: write them to a file")
     kind = format_of(path)
     if path.suffix == ".npz" or kind is None:
         return read_matrix(path, Report(), ReadOptions(show_progress=False))[0]
+    options = ReadOptions(text=None)
     if kind == "jsonl":
         fields = _fields_of_first_line(path)
-        options.setdefault("labels", next((name for name in LABEL_FIELDS if name in fields), "labels"))
-        options.setdefault("weights", next((name for name in SCORE_FIELDS if name in fields), None))
-    options.setdefault("text", None)
-    dataset: Dataset = read(path, **options)
-    return dataset
+        options = ReadOptions(
+            text="text" if "text" in fields else None,
+            labels=next((name for name in LABEL_FIELDS if name in fields), "labels"),
+            weights=next((name for name in SCORE_FIELDS if name in fields), None),
+        )
+    builder = DatasetBuilder(Report(), keep_repeats=True)
+    read_file(path, builder, options)
+    return builder.finish()
 
 
 def _fields_of_first_line(path: Path) -> list[str]:

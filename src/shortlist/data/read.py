@@ -16,9 +16,8 @@ from shortlist.data.report import Report
 from shortlist.data.tables import read_csv, read_parquet, read_table
 from shortlist.data.values import BadRow
 from shortlist.errors import DataError, OptionError
-from shortlist.files import STANDARD_INPUT
+from shortlist.files import PACKED, STANDARD_INPUT
 
-PACKED = (".gz", ".zst")
 FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -40,10 +39,13 @@ def read(source: Any, part: str | None = None, *, format: str | None = None, **o
     Dataset(2 texts, 2 labels, 2 pairs)
     """
     chosen = _options(options)
-    if isinstance(source, Dataset):
-        return source
     if isinstance(source, (str, Path)):
         return read_path(source, part, format, chosen)
+    for option, value in (("part", part), ("format", format)):
+        if value is not None:
+            raise OptionError(f"{option} is for files and folders: leave out {option}={value!r}.")
+    if isinstance(source, Dataset):
+        return source
     builder = DatasetBuilder(Report(chosen.on_error))
     if hasattr(source, "__arrow_c_stream__"):
         read_table(source, builder, chosen)

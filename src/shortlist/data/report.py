@@ -43,13 +43,14 @@ class Report:
         if self.on_error not in get_args(OnError):
             raise OptionError(f'on_error is {self.on_error!r}; it can be "raise" or "skip"')
 
-    def add(self, file: str, line: int, what: str, expected: str, unit: str = "line") -> None:
-        """Take note of a bad line; or, when reading is strict, stop here."""
+    def add(
+        self, file: str, line: int, what: str, expected: str, unit: str = "line", advice: str | None = None
+    ) -> None:
+        """Take note of a bad line; or, when reading is strict, stop here and say what to do about it."""
         problem = Problem(file, line, what, expected, unit)
         if self.on_error == "raise":
-            raise DataError(
-                f"{problem}. Mend the {unit}, or skip and list bad {unit}s with on_error='skip' (--on-error skip)."
-            )
+            mend = f"Mend the {unit}, or skip and list bad {unit}s with on_error='skip' (--on-error skip)."
+            raise DataError(f"{problem}. {advice or mend}")
         self.n_problems += 1
         if len(self.problems) < MOST_PROBLEMS_KEPT:
             self.problems.append(problem)

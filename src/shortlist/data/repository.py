@@ -29,13 +29,13 @@ from shortlist.data.options import ReadOptions
 from shortlist.data.report import Report
 from shortlist.data.sparse_text import has_header, read_sparse_text
 from shortlist.data.texts import Texts
-from shortlist.data.values import BadRow, checked_label, checked_text, checked_weights, shortened
+from shortlist.data.values import VALID_TEXT, BadRow, checked_label, checked_text, checked_weights, shortened
 from shortlist.errors import DataError
+from shortlist.files import PACKED
 from shortlist.kernels.rows import first_in_row
 from shortlist.ragged import Ragged, bounds_of
 
 PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}
-PACKED = ("", ".gz", ".zst")
 # Without lbl.json the largest number decides how many labels there are: one slip must not make a billion.
 MOST_LABELS = 100_000_000
 MOST_DIGITS = 18
@@ -70,7 +70,7 @@ def read_single_file(path: Path, options: ReadOptions) -> Dataset:
     if not has_header(path, 3):
         raise DataError(
             f"{path}: the name does not say what is in it and the first line is not a Repository header "
-            "(three numbers: texts, features, labels). Say format='jsonl', 'csv', 'tsv' or 'parquet' (--format)."
+            "(three numbers: texts, features, labels). Say format='jsonl', 'csv', 'tsv' or 'parquet' (--from)."
         )
     return _without_bad_rows(*_read_single(path, Report(options.on_error), options))
 
@@ -78,6 +78,7 @@ def read_single_file(path: Path, options: ReadOptions) -> Dataset:
 def _read_single(path: Path, report: Report, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
     read = read_sparse_text(path, report, options, with_labels=True)
     assert read.labels is not None
+    _check_label_count(path, read.n_labels)
     return _assemble(None, read.labels, read.n_labels, read.matrix, report), read.bad_rows
 
 
@@ -105,7 +106,7 @@ def _find(folder: Path, part: str, kind: str) -> Path | None:
     }[kind]
     for name in names:
         for prefix in PREFIXES[part]:
-            for packed in PACKED:
+            for packed in ("", *PACKED):
                 for path in sorted(folder.glob(name.format(prefix) + packed)):
                     if kind == "json" and not is_repository_json(path):
                         continue
@@ -116,7 +117,8 @@ def _find(folder: Path, part: str, kind: str) -> Path | None:
 
 
 def is_repository_json(path: Path) -> bool:
-    first, _ = next(line_blocks(path, Report("skip"), ReadOptions(show_progress=False)), (b"", 0))
+    # Not plain UTF-8, which refuses UTF-16: a look inside must not fail, whatever the encoding.
+    first, _ = next(line_blocks(path, Report("skip"), ReadOptions(encoding="utf-8-sig", show_progress=False)), (b"", 0))
     return b'"target_ind"' in first.partition(b"\n")[0]
 
 
@@ -230,13 +232,18 @@ def _read_pair(
     return dataset, bad_rows
 
 
+def _check_label_count(path: Path, n_labels: int) -> None:
+    if n_labels > MOST_LABELS:
+        raise DataError(f"{path}: the file says it has {n_labels:,} labels; expected at most {MOST_LABELS:,}.")
+
+
 def _check_rows(path: Path, n_rows: int, n_labels: int) -> None:
     if n_rows != n_labels:
         raise DataError(f"{path}: {n_rows:,} rows, but there are {n_labels:,} labels; expected one row for each.")
 
 
 def _first_existing(folder: Path, names: tuple[str, ...]) -> Path | None:
-    candidates = (folder / (name + packed) for name in names for packed in PACKED)
+    candidates = (folder / (name + packed) for name in names for packed in ("", *PACKED))
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -275,6 +282,7 @@ def _read_label_file(
         rows = Ragged(bounds_of(np.asarray(counts, np.int64)), np.asarray(ids, np.int32))
         return rows, len(table), list(table), np.zeros(0, np.int64)
     matrix, bad_rows = _read_stored_matrix(path, report, options)
+    _check_label_count(path, matrix.shape[1])
     labels = Ragged.from_csr(matrix)
     if labels.weights is not None and np.all(labels.weights == 1):
         labels = Ragged(labels.indptr, labels.values)
@@ -289,7 +297,7 @@ def read_text_lines(path: Path, report: Report, options: ReadOptions) -> Texts:
             try:
                 text = line.decode()
             except UnicodeDecodeError:
-                report.add(str(path), first + offset, "bytes that are not valid text", "UTF-8 text")
+                report.add(str(path), first + offset, "bytes that are not valid text", VALID_TEXT)
                 text = line.decode(errors="replace")
             texts.append(text.rstrip("\r"))
     return Texts.from_strings(texts)

@@ -76,7 +76,7 @@ def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labe
 
 def has_header(path: Path, numbers: int) -> bool:
     """Whether the file's first line is exactly so many whole numbers."""
-    first, _ = next(line_blocks(path, Report("skip"), ReadOptions(show_progress=False)), (b"", 0))
+    first, _ = next(line_blocks(path, Report("skip"), ReadOptions(encoding="utf-8-sig", show_progress=False)), (b"", 0))
     fields = first.partition(b"\n")[0].split()
     return len(fields) == numbers and all(field.isdigit() for field in fields)
 

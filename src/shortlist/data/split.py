@@ -7,10 +7,13 @@ in a held-out part gets one of its texts moved to training, for nobody can predi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.rows import first_in_row
 from shortlist.kernels.strings import StringTable
@@ -31,10 +34,10 @@ class Split:
     held_out_labels_not_in_train: int
 
 
-def split(
-    dataset: Dataset, *, test: float = 0.2, validation: float = 0.0, seed: int = 0, by_time: bool = False
-) -> Split:
-    """Cut into parts of these shares, at random by `seed`, or with the latest texts held out (`by_time`).
+def split(dataset: Any, *, test: float = 0.2, validation: float = 0.0, seed: int = 0, by_time: bool = False) -> Split:
+    """Cut a data set (or anything `shortlist.read` reads) into parts of these shares.
+
+    At random by `seed`; or, `by_time`, with the latest texts held out.
 
     By time nothing is moved to training afterwards: that would be learning from the future.
     """
@@ -42,9 +45,12 @@ def split(
         raise OptionError(f"shares of {test} for test and {validation} for validation leave nothing to train on")
     if by_time and dataset.times is None:
         raise OptionError("splitting by time needs the field that holds the time: read with time=… (--time)")
+    dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
     merged = merge_identical_texts(dataset)
     n_test, n_validation = round(test * len(merged)), round(validation * len(merged))
-    order = _order_of_time(merged) if by_time else np.random.default_rng(seed).permutation(len(merged))
+    order = np.random.default_rng(seed).permutation(len(merged))
+    if by_time:
+        order = np.argsort(times_as_numbers(merged), kind="stable")
     part = np.full(len(merged), TRAIN, np.int8)
     part[order[len(order) - n_test :]] = TEST
     part[order[len(order) - n_test - n_validation : len(order) - n_test]] = VALIDATION
@@ -79,26 +85,41 @@ def merge_identical_texts(dataset: Dataset) -> Dataset:
         order = np.lexsort((-labels.weights, labels.row_of_value))
         labels = Ragged(labels.indptr, labels.values[order], labels.weights[order])
     labels = labels.keep(first_in_row(labels.indptr, labels.values, dataset.n_labels))
-    times = None
+    latest = first_rows
     if dataset.times is not None:
-        times = dataset.times[first_rows].copy()
-        for row, text in enumerate(ids):
-            times[text] = max(times[text], dataset.times[row])
-    return replace(dataset, texts=dataset.texts.take(first_rows), labels=labels, times=times)
+        rows_by_time = np.argsort(times_as_numbers(dataset), kind="stable")
+        latest = first_rows.copy()
+        latest[ids[rows_by_time]] = rows_by_time  # of several, the last one assigned stays
+    pairs = dataset.filter_pairs
+    return replace(
+        dataset,
+        texts=dataset.texts.take(first_rows),
+        labels=labels,
+        times=None if dataset.times is None else dataset.times[latest],
+        filter_pairs=None if pairs is None else np.unique(np.column_stack([ids[pairs[:, 0]], pairs[:, 1]]), axis=0),
+    )
 
 
-def _order_of_time(dataset: Dataset) -> np.ndarray:
+def times_as_numbers(dataset: Dataset) -> np.ndarray:
+    """Times that sort as they should: numbers as they are, ISO dates as seconds (UTC where no zone is given)."""
     times = dataset.times
     assert times is not None
-    if times.dtype.kind in "OU":
+    try:
         # Numbers that came as text, as in CSV, must not sort as text: "9" is before "10".
-        try:
-            times = times.astype(np.float64)
-        except ValueError:
-            times = times.astype(str)
-        except TypeError:
-            raise DataError("the time field mixes numbers and texts; make it one kind") from None
-    return np.argsort(times, kind="stable")
+        return times.astype(np.float64)
+    except (ValueError, TypeError):
+        return np.asarray([_seconds(time, row) for row, time in enumerate(times)])
+
+
+def _seconds(time: Any, row: int) -> float:
+    try:
+        parsed = datetime.fromisoformat(str(time).strip())
+    except ValueError:
+        raise DataError(
+            f"text {row + 1:,}: the time {str(time)[:40]!r} is neither a number nor an ISO date such as 2024-05-31 or "
+            "2024-05-31T18:00+02:00 (and all times must be of one kind)"
+        ) from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
 def _keep_labels_in_train(dataset: Dataset, part: np.ndarray, order: np.ndarray) -> int:

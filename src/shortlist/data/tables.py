@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import importlib
 import itertools
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.jsonl import row_of
@@ -21,6 +22,9 @@ from shortlist.progress import Progress
 
 LABEL_SEPARATOR = ";"
 ROWS_PER_BATCH = 16_384
+# A record of more lines or characters is taken for a quote that somebody forgot to close.
+MOST_LINES_OF_A_RECORD = 10_000
+LONGEST_RECORD = 1 << 20
 
 
 def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, separator: str) -> None:
@@ -28,9 +32,11 @@ def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, se
     separator = options.separator or separator
     options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
     csv.field_size_limit(LONGEST_LINE)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE
+    lines = _RecordLines(_decoded_lines(path, builder, options))
     # Strict: else a quote that is never closed makes one label of the rest of the file without a word.
-    rows = csv.reader(_decoded_lines(path, builder, options), delimiter=separator, strict=True)
-    numbered = _numbered(rows, name, builder)
+    rows = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    numbered = _numbered(rows, lines, name, builder)
     number, first = next(numbered, (0, []))
     if not first:
         return
@@ -62,15 +68,62 @@ def _decoded_lines(path: str | Path, builder: DatasetBuilder, options: ReadOptio
             yield line + "\n"
 
 
-def _numbered(rows: Any, name: str, builder: DatasetBuilder) -> Iterator[tuple[int, list[str]]]:
+class _RecordLines:
+    """Lines for the csv module, which remembers those of the record at hand: after an error they come again.
+
+    The lines of a record that goes on for too long end there, which to the csv module is an unclosed quote.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._again: deque[str] = deque()
+        self._taken: list[str] = []
+        self._size = 0
+        self._number = 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if len(self._taken) >= MOST_LINES_OF_A_RECORD or self._size > LONGEST_RECORD:
+            raise StopIteration
+        line = self._again.popleft() if self._again else next(self._lines)
+        self._taken.append(line)
+        self._size += len(line)
+        return line
+
+    def begin_record(self) -> int:
+        """Number of the line on which the next record starts."""
+        self._number += len(self._taken)
+        self._taken.clear()
+        self._size = 0
+        return self._number
+
+    def give_up_first(self) -> None:
+        """Only the first line of this record was bad: those that it swallowed are records of their own."""
+        self._again.extendleft(reversed(self._taken[1:]))
+        del self._taken[1:]
+
+
+def _numbered(
+    rows: Iterator[list[str]], lines: _RecordLines, name: str, builder: DatasetBuilder
+) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of the line it starts on."""
     while True:
-        number = rows.line_num + 1
+        number = lines.begin_record()
         try:
             row = next(rows, None)
         except csv.Error as error:
             what = str(error).partition(" - ")[0]  # the rest is advice on how to open a file in Python
-            builder.report.add(name, number, f"not valid CSV ({what})", "quotes around fields and doubled in them")
+            if what == "unexpected end of data":
+                what = "a quote is opened and not closed"
+            builder.report.add(
+                name,
+                number,
+                f"not valid CSV ({what})",
+                "quotes around fields and doubled in them (no quotes at all: --no-quotes)",
+            )
+            lines.give_up_first()
             continue
         if row is None:
             return

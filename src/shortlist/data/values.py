@@ -8,7 +8,7 @@ from typing import Any
 
 from shortlist.data.options import ReadOptions
 
-VALID_TEXT = "UTF-8 text (where a file is in another encoding, say so with encoding=)"
+VALID_TEXT = "UTF-8 text (for another encoding say encoding='cp1252' or the like: --encoding)"
 LARGEST_WEIGHT = 3.4e38  # of float32, in which they are kept
 
 
@@ -55,7 +55,7 @@ def checked_weights(value: Any, labels: Sequence[Any], field: str) -> list[float
     if not _is_list(value):
         raise BadRow(f"{field!r} is {_kind(value)}", "a list of numbers, one for each label")
     if len(value) != len(labels):
-        raise BadRow(f"there are {len(labels)} labels but {len(value)} weights", "one weight for each label")
+        raise BadRow(f"there are {len(labels)} labels but {len(value)} in {field!r}", "one weight for each label")
     return [checked_weight(item) for item in value]
 
 

@@ -7,7 +7,7 @@ import importlib
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -45,14 +45,16 @@ def write(
     if kind in FOLDER_FORMATS:
         _write_repository(dataset, path, str(kind), part, dataset.features if features is None else features)
     elif kind == "jsonl":
-        _write_jsonl(dataset, path)
+        _need_texts(dataset, path)
+        with write_atomically(path) as file:
+            write_jsonl(dataset, file)
     elif kind in ("csv", "tsv"):
         _write_csv(dataset, path, "," if kind == "csv" else "\t", label_separator)
     elif kind == "parquet":
         _write_parquet(dataset, path)
     else:
         known = ", ".join((*FILE_FORMATS, *FOLDER_FORMATS))
-        raise OptionError(f"{path}: the name does not say which format is wanted; give one of {known} (--format).")
+        raise OptionError(f"{path}: the name does not say which format is wanted; give one of {known} (format=, --to).")
 
 
 def records(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -69,12 +71,13 @@ def records(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _write_jsonl(dataset: Dataset, path: Path) -> None:
-    _need_texts(dataset, path)
+def write_jsonl(dataset: Dataset, file: IO[bytes]) -> None:
+    """JSON lines into an open file."""
     encoder = msgspec.json.Encoder()
-    with write_atomically(path) as file:
-        for record in records(dataset):
-            file.write(encoder.encode(record) + b"\n")
+    for record in records(dataset):
+        if "weights" in record:  # in the form that reads back without being told
+            record["labels"] = dict(zip(record["labels"], record.pop("weights"), strict=True))
+        file.write(encoder.encode(record) + b"\n")
 
 
 def _write_csv(dataset: Dataset, path: Path, separator: str, label_separator: str) -> None:
@@ -83,11 +86,13 @@ def _write_csv(dataset: Dataset, path: Path, separator: str, label_separator: st
         if label_separator in name or name != name.strip():
             raise DataError(
                 f"{path}: the label {name!r} cannot be written with {label_separator!r} between labels. "
-                "Choose another label separator (--label-separator), or JSON lines."
+                "Choose another separator (label_separator=, --out-label-separator), or JSON lines."
             )
     with write_atomically(path) as file:
         lines = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         rows = csv.writer(lines, delimiter=separator, lineterminator="\n")
+        # csv quotes the characters of the line's end only, and readers take a bare "\r" for one, too.
+        quoted = csv.writer(lines, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_ALL)
         first = True
         for record in records(dataset):
             if first:
@@ -96,7 +101,7 @@ def _write_csv(dataset: Dataset, path: Path, separator: str, label_separator: st
             record["labels"] = label_separator.join(record["labels"])
             if "weights" in record:
                 record["weights"] = label_separator.join(map(str, record["weights"]))
-            rows.writerow(record.values())
+            (quoted if "\r" in record["text"] or "\r" in record["labels"] else rows).writerow(record.values())
         if first:
             rows.writerow(["text", "labels"])
         lines.detach()
@@ -178,9 +183,9 @@ def _write_npz(path: Path, matrix: sparse.csr_array) -> None:
         sparse.save_npz(file, matrix)
 
 
-def _need_texts(dataset: Dataset, path: Path | BinaryIO) -> None:
+def _need_texts(dataset: Dataset, path: Path) -> None:
     if dataset.features is not None:
         raise DataError(
             f"{path}: this data set has features, not texts, and the format holds texts. "
-            "Write it as repository-pair or repository-single (--format)."
+            "Write it as repository-pair or repository-single (format=, --to)."
         )

@@ -13,7 +13,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import drop_pairs, most_per_text, split_pairs
-from shortlist.evaluation.inputs import Train, merge, read_predictions, read_truth
+from shortlist.evaluation.inputs import Merged, Train, merge, read_predictions, read_truth
 from shortlist.evaluation.metrics import DEFAULT_K, FAMILIES, Hits, check_k, find_hits, measure, per_text
 from shortlist.evaluation.quantiles import Quantile, label_quantiles
 from shortlist.labels.propensity import propensities
@@ -143,7 +143,7 @@ def evaluate(
     predicted = read_predictions(predictions, max(ks) + most_per_text(pair_rows))
     merged = merge(predicted, true, train, isinstance(truth, Dataset))
     ranked, true_rows = merged.predictions, merged.truth
-    notes = row_notes(predictions, truth)
+    notes = row_notes(predictions, truth) + unknown_notes(merged)
     if len(pair_rows):
         ranked, true_rows = drop_pairs(ranked, true_rows, pair_rows, merged.label_ids(pair_labels))
         notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
@@ -195,6 +195,17 @@ def prediction_notes(hits: Hits, ranked: np.ndarray) -> list[str]:
     if repeats:
         notes.append(f"Predictions that repeat a label of the same text: {repeats:,}. They count as misses.")
     return notes
+
+
+def unknown_notes(merged: Merged) -> list[str]:
+    """Names that nobody else uses are often a mistake: other labels' file, or ids in place of names."""
+    if merged.position is None:
+        return []
+    unknown = merged.predictions[merged.predictions >= merged.n_known]
+    if not len(unknown):
+        return []
+    example = list(merged.position)[int(unknown[0])]
+    return [f"Predicted labels that occur neither in the truth nor in training: {len(unknown):,}, such as {example!r}."]
 
 
 def row_notes(predictions: Any, truth: Any) -> list[str]:

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 from shortlist.kernels.label_rows import adam_block, cluster_step, even_shares, samples_by_cluster, slopes_of_block
 from shortlist.kernels.threads import use_threads
 from shortlist.ragged import Ragged
@@ -73,6 +73,9 @@ class LabelRows:
         """
         features = np.ascontiguousarray(features, np.float32)
         n_samples = len(features)
+        home = np.searchsorted(starts, positives.values, side="right") - 1
+        if not np.all(np.any(clusters[positives.row_of_value] == home[:, None], axis=1)):
+            raise OptionError("a sample does not see the cluster of one of its positives; add those clusters")
         rate32, epsilon32 = self._next_step(rate)
         with use_threads(threads) as n_shares:
             wanted, bounds, samples = samples_by_cluster(clusters, len(starts) - 1)
@@ -171,4 +174,6 @@ class LabelRows:
 def _has_short_products() -> bool:
     import torch
 
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    # Not public in every release of torch that we allow; without them the products are float32, only slower.
+    tests = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(test is not None and test() for test in tests)

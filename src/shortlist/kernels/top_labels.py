@@ -35,13 +35,16 @@ def top_labels(text_ptr, words, values, word_ptr, labels, weights, n_labels, n_c
     for chunk in prange(n_chunks):
         sums = np.zeros(n_labels, np.float32)
         touched = np.empty(n_labels, np.int32)
+        # A sum can be zero, or come back to it: whether a label was met is kept apart.
+        met_by = np.full(n_labels, -1, np.int64)
         for text in range(chunk * n_texts // n_chunks, (chunk + 1) * n_texts // n_chunks):
             n_touched = 0
             for i in range(text_ptr[text], text_ptr[text + 1]):
                 word, value = words[i], values[i]
                 for j in range(word_ptr[word], word_ptr[word + 1]):
                     label = labels[j]
-                    if sums[label] == 0:
+                    if met_by[label] != text:
+                        met_by[label] = text
                         touched[n_touched] = label
                         n_touched += 1
                     sums[label] += value * weights[j]

@@ -107,6 +107,10 @@ class LabelTree:
         order, starts = arrays["order"], arrays["cluster_starts"]
         if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(order):
             raise ModelError("the saved label tree is damaged: its clusters do not cover its labels")
+        if (starts[1:] < starts[:-1]).any():
+            raise ModelError("the saved label tree is damaged: a cluster ends before it starts")
+        if not np.array_equal(np.sort(order), np.arange(len(order))):
+            raise ModelError("the saved label tree is damaged: it does not hold every label once")
         return LabelTree(order, starts)
 
     def within_cluster_similarity(self, centroids: Any) -> float:
@@ -117,6 +121,10 @@ class LabelTree:
         from shortlist.kernels.centroids import inverse_lengths, summed_lengths
 
         centroids = as_rows(centroids)
+        if centroids.shape[0] != self.n_labels:
+            raise OptionError(
+                f"the tree has {self.n_labels:,} labels, the matrix {centroids.shape[0]:,} rows; give a row a label"
+            )
         indptr, indices = centroids.indptr.astype(np.int64), centroids.indices.astype(np.int32, copy=False)
         scales = np.empty(self.n_labels, np.float64)
         inverse_lengths(indptr, centroids.data, scales)

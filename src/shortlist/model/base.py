@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar, overload
 
@@ -14,8 +14,6 @@ from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.model.folder import DISPLAY_NAMES, LABELS, ModelReader, ModelWriter, save_model
 from shortlist.ragged import Ragged, bounds_of
-
-ROWS_PER_BLOCK = 65_536
 
 
 class Prediction(NamedTuple):
@@ -60,9 +58,9 @@ class Model(ABC):
         self, texts: str, k: int = 5, threads: int | None = None
     ) -> list[Prediction]: ...
     @overload
-    def predict(self, texts: Sequence[str], k: int = 5, threads: int | None = None) -> list[list[Prediction]]: ...
+    def predict(self, texts: Iterable[str], k: int = 5, threads: int | None = None) -> list[list[Prediction]]: ...
     def predict(
-        self, texts: str | Sequence[str], k: int = 5, threads: int | None = None
+        self, texts: str | Iterable[str], k: int = 5, threads: int | None = None
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of many; fewer where the model knows no more.
 
@@ -71,7 +69,7 @@ class Model(ABC):
         """
         if isinstance(texts, str):
             return self.predict([texts], k, threads)[0]
-        ids, scores = self.rank(texts if not isinstance(texts, list) else _checked(texts), _checked_k(k), threads)
+        ids, scores = self.rank(_checked(texts), _checked_k(k), threads)
         return [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -91,23 +89,23 @@ class Model(ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, all or nothing; an older model there is replaced."""
-        extra: dict[str, Any] = {}
-        config = {"recipe": self.recipe, "options": self.options, "n_labels": len(self.label_names), "extra": extra}
 
-        def fill(writer: ModelWriter) -> None:
+        def fill(writer: ModelWriter) -> dict[str, Any]:
             writer.strings(LABELS, self.label_names)
             if self.display_names:
                 writer.strings(DISPLAY_NAMES, [self.display_names.get(name, "") for name in self.label_names])
-            extra.update(self._write(writer))
+            return self._write(writer)
 
-        save_model(folder, config, fill)
+        save_model(folder, self.recipe, self.options, len(self.label_names), fill)
 
     @classmethod
     def from_reader(cls: type[AnyModel], reader: ModelReader) -> AnyModel:
         names = reader.strings(LABELS)
         display = reader.strings(DISPLAY_NAMES) if reader.has(DISPLAY_NAMES) else []
+        if len(names) != reader.config.n_labels or len(display) not in (0, len(names)):
+            raise reader.damaged(f"there are not {reader.config.n_labels:,} labels in it, as its config says")
         display_names = {name: shown for name, shown in zip(names, display, strict=False) if shown}
-        common = {"label_names": names, "display_names": display_names, "options": reader.config["options"]}
+        common = {"label_names": names, "display_names": display_names, "options": reader.config.options}
         return cls._read(reader, common)
 
 
@@ -118,14 +116,27 @@ def as_texts(inputs: Any) -> Texts:
     return Texts.from_strings(inputs)
 
 
-def _checked(texts: list[str]) -> list[str]:
+def _checked(texts: Any) -> Any:
+    """Many texts in whatever holds them, each looked at; a matrix of features as it is."""
+    if isinstance(texts, Texts) or getattr(texts, "ndim", 1) == 2:
+        return texts
+    try:
+        if isinstance(texts, bytes):  # would fall apart into numbers
+            raise TypeError
+        texts = list(texts)
+    except TypeError:
+        raise OptionError(
+            f"the texts are of type {type(texts).__name__}; predict takes a text or a list of texts"
+        ) from None
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise OptionError(f"text {i} is of type {type(text).__name__}; predict takes a text or a list of texts")
-    return texts
+    return Texts.from_strings(texts)
 
 
 def _checked_k(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise OptionError(f"k is {k!r}; expected a whole number")
     if k < 1:
         raise OptionError(f"k is {k}; ask for at least one label")
-    return k
+    return int(k)

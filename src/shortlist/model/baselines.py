@@ -50,7 +50,10 @@ class PopularModel(Model):
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> PopularModel:
-        return cls(reader.arrays(ARRAYS)["shares"], **common)
+        shares = reader.arrays(ARRAYS, "shares")["shares"]
+        if shares.dtype.kind != "f" or shares.shape != (len(common["label_names"]),):
+            raise reader.damaged("it does not have one share for each label")
+        return cls(shares, **common)
 
 
 class CentroidModel(Model):
@@ -73,16 +76,24 @@ class CentroidModel(Model):
         dataset: Dataset,
         *,
         min_count: int = 1,
-        stop_words: str = "",
+        stop_words: str | list[str] = "",
         max_words_per_label: int = 1000,
         threads: int | None = None,
     ) -> CentroidModel:
         """Average the texts of each label."""
+        for name, value in (("min_count", min_count), ("max_words_per_label", max_words_per_label)):
+            if value < 1:
+                raise OptionError(f"{name} is {value}; it must be at least 1")
         _need_pairs(dataset)
         vocabulary = tf_idf = None
         if dataset.features is None:
-            tokenizer = Tokenizer(stop_words=stop_words or ())
+            tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
             vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, tokenizer, min_count=min_count)
+            if not len(vocabulary):
+                raise DataError(
+                    "there are no words to learn from: no word of the texts that is not a stop word occurs "
+                    f"{min_count:,} times or more (min_count). Lower min_count, or check the texts."
+                )
             tf_idf = TfIdf.fit(word_ids, len(vocabulary))
             features = tf_idf.transform(word_ids)
         else:
@@ -138,14 +149,42 @@ class CentroidModel(Model):
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> CentroidModel:
-        arrays = reader.arrays(ARRAYS)
-        shape = (len(arrays["indptr"]) - 1, len(common["label_names"]))
-        words = sparse.csr_array((arrays["weights"], arrays["labels"], arrays["indptr"]), shape=shape)
+        arrays = reader.arrays(ARRAYS, "indptr", "labels", "weights")
+        indptr, labels, weights = arrays["indptr"], arrays["labels"], arrays["weights"]
+        n_labels = len(common["label_names"])
+        _check_rows(reader, indptr, labels, weights, n_labels)
+        words = sparse.csr_array((weights, labels, indptr), shape=(len(indptr) - 1, n_labels))
         vocabulary = tf_idf = None
-        if reader.has(VOCABULARY):
-            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config["extra"]["vocabulary"])
-            tf_idf = TfIdf(arrays["idf"])
+        if reader.has(VOCABULARY) or "idf" in arrays:
+            vocabulary, tf_idf = _read_vocabulary(reader), TfIdf(reader.arrays(ARRAYS, "idf")["idf"])
+            if (
+                tf_idf.idf.dtype.kind != "f"
+                or tf_idf.idf.shape != (len(vocabulary),)
+                or len(vocabulary) != words.shape[0]
+            ):
+                raise reader.damaged("its vocabulary, the idf and the rows of weights are not of one length")
         return cls(sparse.csr_array(words.T), vocabulary, tf_idf, **common)
+
+
+def _check_rows(
+    reader: ModelReader, indptr: np.ndarray, labels: np.ndarray, weights: np.ndarray, n_labels: int
+) -> None:
+    """Compiled loops follow these numbers blindly, so they are looked at before."""
+    if (indptr.dtype.kind, labels.dtype.kind, weights.dtype.kind) != ("i", "i", "f") or indptr.ndim != 1:
+        raise reader.damaged("its arrays are of the wrong type")
+    if labels.ndim != 1 or labels.shape != weights.shape:
+        raise reader.damaged("its labels and weights are not of one length")
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != len(labels) or (indptr[1:] < indptr[:-1]).any():
+        raise reader.damaged("the bounds of its rows do not rise from 0 to the number of weights")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < n_labels:
+        raise reader.damaged(f"label ids run from {labels.min()} to {labels.max()}, and there are {n_labels:,} labels")
+
+
+def _read_vocabulary(reader: ModelReader) -> Vocabulary:
+    try:
+        return Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
+    except (KeyError, TypeError, AttributeError, ValueError, DataError) as error:
+        raise reader.damaged(f"its vocabulary cannot be read: {error!r}") from None
 
 
 def _need_pairs(dataset: Dataset) -> None:

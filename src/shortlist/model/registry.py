@@ -6,7 +6,10 @@ import importlib
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
@@ -65,18 +68,48 @@ def train(dataset: Any, recipe: str = "centroid", **options: Any) -> Model:
     for name in options:
         if name not in known:
             raise OptionError(f"recipe {recipe!r} has no option {name!r}; it has {', '.join(known) or 'none'}.")
+    kinds = get_type_hints(trainer)
+    options = {name: _checked(name, value, kinds.get(name, Any)) for name, value in options.items()}
     return trainer(dataset if isinstance(dataset, Dataset) else read(dataset), **options)
 
 
 def load(folder: str | Path) -> Model:
     """Load a model that `model.save` wrote; its files are checked first."""
     reader = open_model(folder)
-    name = reader.config.get("recipe")
+    name = reader.config.recipe
     if name not in recipes():
         raise ModelError(
             f"{folder}: the model's recipe {name!r} is not known to this release; a newer one may read it."
         )
     return _recipe(name).model_class().from_reader(reader)
+
+
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    list[str]: "a list of texts",
+    NoneType: "None",
+}
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value of an option, if it is of the kind that the trainer's annotation names."""
+    if isinstance(value, np.generic):
+        value = value.item()  # numpy's numbers cannot be saved as JSON
+    kinds = [kind] if kind in _KINDS else list(get_args(kind))
+    if all(known in _KINDS for known in kinds) and kinds and not any(_is_a(value, known) for known in kinds):
+        raise OptionError(f"{name} is {value!r:.60}; expected {' or '.join(_KINDS[known] for known in kinds)}")
+    return value
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if isinstance(value, bool):  # to Python it is an int, too
+        return kind is bool
+    if kind == list[str]:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, int | float if kind is float else kind)
 
 
 def _recipe(name: str) -> Recipe:
