@@ -237,6 +237,14 @@ def test_an_empty_file_and_a_misplaced_command(run, tmp_path):
     assert "shortlist data split" in run("split", "x").stderr
 
 
+def test_where_the_model_may_not_go_is_said_before_training(run, pairs, tmp_path, monkeypatch):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").touch()
+    monkeypatch.setattr("shortlist.model.train", lambda *arguments: pytest.fail("it was trained"))
+    done = run("train", pairs, "--out", tmp_path / "thesis")
+    assert (done.exit_code, "nothing was written" in done.stderr) == (2, True), done.output
+
+
 def test_bad_ranks(run, pairs):
     done = run("evaluate", pairs, pairs, "-k", "one")
     assert (done.exit_code, "1,3,5" in done.stderr) == (2, True)

@@ -307,3 +307,12 @@ def test_a_disk_that_fails_while_reading_or_writing(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=Broken()))
     with pytest.raises(DataError, match="standard input: cannot be read: Input/output error"):
         content_of("-")
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
+    with write_atomically(tmp_path / "link.txt") as file:
+        file.write(b"new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "new"

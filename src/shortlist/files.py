@@ -222,7 +222,8 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
         if path.is_dir():
             raise DataError(f"{path}: is a folder; a file was to be written there.")
         in_place = path.exists() and not path.is_file()
-        with path.open("wb") if in_place else _put_in_place(path) as file, _packed(file, path) as packed:
+        # A link stays one: what it leads to is replaced.
+        with path.open("wb") if in_place else _put_in_place(path.resolve()) as file, _packed(file, path) as packed:
             yield packed
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}.") from None

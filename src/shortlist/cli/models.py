@@ -44,7 +44,9 @@ def train(source: str, recipe: str, out: str, options: dict[str, Any], reading: 
     shortlist train parts/ --recipe centroid --set min_count=2 --out model/
     """
     from shortlist.model import train as train_model
+    from shortlist.model.folder import check_replaceable
 
+    check_replaceable(Path(out))  # before the work, not after it
     dataset = read_and_tell(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, **options)

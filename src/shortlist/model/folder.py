@@ -114,7 +114,7 @@ def save_model(
     from shortlist import __version__
 
     folder = Path(folder)
-    _check_replaceable(folder)
+    check_replaceable(folder)
     with write_folder_atomically(folder) as beside:
         extra = fill(ModelWriter(beside))
         files = {path.name: FileFacts(path.stat().st_size, _sha256(path)) for path in sorted(beside.iterdir())}
@@ -122,7 +122,7 @@ def save_model(
         (beside / CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
     """Refuse to replace a folder that holds anything but a model: it may be someone's only copy."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
