@@ -13,6 +13,8 @@ from shortlist.data.describe import describe
 from shortlist.data.icd10 import build
 from shortlist.errors import DataError, MissingExtraError, OptionError
 
+pytestmark = pytest.mark.slow
+
 icd = pytest.importorskip("simple_icd_10_cm")
 
 FILES = ["about.json", "label_names.json", "test.jsonl.gz", "train.jsonl.gz"]

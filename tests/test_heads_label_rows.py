@@ -15,6 +15,8 @@ from shortlist.ragged import Ragged, bounds_of
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.slow
+
 
 def random_problem(rng, n_samples, n_clusters, most_labels, n_seen, n_features):
     """Clusters of different size, some clusters for each sample, positives in some of these."""

@@ -15,6 +15,8 @@ from shortlist.ragged import Ragged
 from shortlist.text import learnt_vectors
 from shortlist.text.learnt_vectors import learn_vectors
 
+pytestmark = pytest.mark.slow
+
 texts_of_ids = st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=12)
 label_rows = st.lists(st.lists(st.integers(0, 4), max_size=3, unique=True), min_size=12, max_size=12)
 
