@@ -29,12 +29,12 @@ def published_features(encoder: InceptionEncoder, word_ids: list[list[int]]) -> 
         )
     x = torch.einsum("ps,bsd->bpd", encoder.project.weight, x)
     branches = []
-    for branch, norm in zip(encoder.branches, encoder.branch_norms, strict=True):
+    for branch in encoder.branches:
         side = (branch.kernel_size[0] - 4) // 2
         wrapped = torch.cat([x[..., len(x[0, 0]) - side :], x, x[..., :side]], dim=2)
         out = torch.nn.functional.conv1d(wrapped, branch.weight, branch.bias, stride=4)
-        branches.append(torch.nn.functional.gelu(norm(out)))
-    joined = torch.cat(branches, dim=1)
+        branches.append(out)
+    joined = torch.nn.functional.gelu(encoder.branch_norm(torch.cat(branches, dim=1)))
     last = torch.nn.functional.conv1d(joined, encoder.last.weight, encoder.last.bias, stride=4)
     return torch.nn.functional.gelu(encoder.last_norm(last)).flatten(1)
 

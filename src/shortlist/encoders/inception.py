@@ -5,8 +5,8 @@ other; a projection turns the word axis into channels, after which the order of 
 convolutions of different width and a last one over their outputs give the features.
 
 The published code pads every text to 32 words. A padded word is a zero vector and changes nothing, so texts
-here are as long as the longest in their batch, and the attention (X·Yᵀ)·(C·X) is computed as X·(Yᵀ·(C·X)),
-which is the same and cheaper.
+here are as long as the longest in their batch, and the attention over dimensions never makes a matrix of
+dimensions × dimensions for a text.
 """
 
 from __future__ import annotations
@@ -22,19 +22,34 @@ LAST_WIDTH = 16
 STRIDE = 4
 
 
-class GatedAttention(nn.Module):
-    """`x + gate · (q·kᵀ)·(mix·v)` over the second axis, with a gate that starts at zero: at first, nothing happens."""
+class WordAttention(nn.Module):
+    """`x + gate · (x·xᵀ)·(mix·x)`, words looking at words; the gate starts at zero: at first, nothing happens."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, max_words: int) -> None:
         super().__init__()
-        self.mix = spectral_norm(nn.Linear(size, size, bias=False))
+        self.mix = spectral_norm(nn.Linear(max_words, max_words, bias=False))
         self.gate = nn.Parameter(torch.zeros(1))
 
-    def forward(self, query: Tensor, key: Tensor, used: int) -> Tensor:
-        """`query` and `key` are batch × size × other; of the axis of `size` only the first `used` are there."""
-        weight: Tensor = self.mix.weight  # type: ignore[assignment]
-        mix = weight[:used, :used]
-        return query + self.gate * (query @ (key.transpose(1, 2) @ (mix @ key)))
+    def forward(self, x: Tensor) -> Tensor:
+        n_words = x.shape[1]
+        mix: Tensor = self.mix.weight  # type: ignore[assignment]
+        return x + self.gate * ((x @ x.transpose(1, 2)) @ (mix[:n_words, :n_words] @ x))
+
+
+class DimensionAttention(nn.Module):
+    """The same with dimensions looking at dimensions: `q + gate · (q·kᵀ)·(mix·k)` for q = xᵀ and k = vectorsᵀ.
+
+    There are far more dimensions than words, so it is computed the other way round: transposed, it is
+    `x + gate · ((vectors·mixᵀ)·vectorsᵀ)·x`, in which everything but `mix` is as small as the text.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        self.mix = spectral_norm(nn.Linear(dimensions, dimensions, bias=False))
+        self.gate = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
+        return x + self.gate * ((self.mix(vectors) @ vectors.transpose(1, 2)) @ x)
 
 
 class InceptionEncoder(nn.Module):
@@ -56,22 +71,15 @@ class InceptionEncoder(nn.Module):
         self.max_words = max_words
         # Adam's state for words that are not in a batch must stay as it is: hence sparse gradients.
         self.words = nn.Embedding(n_words + 1, dimensions, padding_idx=n_words, sparse=True)
-        self.attention = nn.ModuleList([GatedAttention(max_words), GatedAttention(dimensions)] if attention else [])
+        self.attention = nn.ModuleList([WordAttention(max_words), DimensionAttention(dimensions)] if attention else [])
         self.project = nn.Linear(max_words, channels, bias=False)
-        self.branches = nn.ModuleList(
-            nn.Conv1d(channels, channels, width, STRIDE, padding=(width - STRIDE) // 2, padding_mode="circular")
-            for width in WIDTHS
-        )
-        self.branch_norms = nn.ModuleList(nn.BatchNorm1d(channels) for _ in WIDTHS)
+        self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE) for width in WIDTHS)
+        self.branch_norm = nn.BatchNorm1d(len(WIDTHS) * channels)
         self.last = nn.Conv1d(len(WIDTHS) * channels, channels, LAST_WIDTH, STRIDE)
         self.last_norm = nn.BatchNorm1d(channels)
         self.dropout = nn.Dropout(dropout)
-        branch_length = min(self._branch_length(width, dimensions) for width in WIDTHS)
+        branch_length = dimensions // STRIDE
         self.n_features = channels * ((branch_length - LAST_WIDTH) // STRIDE + 1)
-
-    @staticmethod
-    def _branch_length(width: int, dimensions: int) -> int:
-        return (dimensions + 2 * ((width - STRIDE) // 2) - width) // STRIDE + 1
 
     def forward(self, word_ids: Tensor) -> Tensor:
         n_words = word_ids.shape[1]
@@ -79,13 +87,19 @@ class InceptionEncoder(nn.Module):
         x = vectors
         if self.attention:
             by_word, by_dimension = self.attention
-            x = by_word(vectors, vectors, n_words)
-            across = vectors.transpose(1, 2)
-            x = by_dimension(x.transpose(1, 2), across, vectors.shape[2]).transpose(1, 2)
+            x = by_dimension(by_word(vectors), vectors)
         x = self.project.weight[:, :n_words] @ x
-        outputs = [
-            nn.functional.gelu(norm(branch(x))) for branch, norm in zip(self.branches, self.branch_norms, strict=True)
-        ]
-        x = self.dropout(torch.cat(outputs, dim=1))
+        x = self.dropout(nn.functional.gelu(self.branch_norm(self._convolved(x))))
         x = nn.functional.gelu(self.last_norm(self.last(x)))
         return self.dropout(x.flatten(1))
+
+    def _convolved(self, x: Tensor) -> Tensor:
+        """All branches at once: windows of different width about the same middle are one window with zeros."""
+        widest = max(WIDTHS)
+        weights = [
+            nn.functional.pad(branch.weight, ((widest - width) // 2,) * 2)  # type: ignore[arg-type]
+            for branch, width in zip(self.branches, WIDTHS, strict=True)
+        ]
+        biases = [branch.bias for branch in self.branches]
+        wrapped = nn.functional.pad(x, ((widest - STRIDE) // 2,) * 2, mode="circular")
+        return nn.functional.conv1d(wrapped, torch.cat(weights), torch.cat(biases), STRIDE)  # type: ignore[arg-type]
