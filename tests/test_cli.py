@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from scipy import sparse
 
 import shortlist as library
+from shortlist.cli import data as cli_data
 from shortlist.cli import shortlist
+from shortlist.data import write
 
 
 @pytest.fixture
@@ -243,6 +245,12 @@ def test_where_the_model_may_not_go_is_said_before_training(run, pairs, tmp_path
     monkeypatch.setattr("shortlist.model.train", lambda *arguments: pytest.fail("it was trained"))
     done = run("train", pairs, "--out", tmp_path / "thesis")
     assert (done.exit_code, "nothing was written" in done.stderr) == (2, True), done.output
+
+
+def test_the_command_line_offers_the_formats_the_library_writes():
+    # It has lists of its own, because asking the library would make `--help` load numpy.
+    assert list(write.FOLDER_FORMATS) == cli_data.FOLDER_FORMATS
+    assert {name.partition(".")[0] for name in cli_data.OUTPUT_FORMATS} == set(write.FILE_FORMATS)
 
 
 def test_bad_ranks(run, pairs):

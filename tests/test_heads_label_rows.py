@@ -97,11 +97,9 @@ def test_step_on_all_labels_equals_autograd_and_adam(seed, n_samples, n_labels, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_rows, "_has_short_products", lambda: short)
         patch.setattr(label_rows, "ROWS_PER_BLOCK", 7)
-        loss, gradient, logits = ours.step_on_all(features, positives, 0.01)
-    expected_logits = features @ weights.detach().numpy().T + biases.detach().numpy()
+        loss, gradient = ours.step_on_all(features, positives, 0.01)
     every = [np.arange(n_labels)] * n_samples
     expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, every, positives)
-    np.testing.assert_allclose(logits, expected_logits, rtol=1e-4, atol=1e-5)
     assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-5)
     # 16-bit products keep two to three digits, of each term and not of their sum.
     slack = 0.02 * np.abs(expected_gradient).max() if short else 1e-5

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import adam_block, cluster_step, even_shares, samples_by_cluster, slopes_of_block
+from shortlist.kernels.label_rows import adam_block, cluster_step, even_shares, samples_by_cluster
 from shortlist.kernels.threads import use_threads
 from shortlist.ragged import Ragged
 
@@ -110,34 +110,32 @@ class LabelRows:
 
     def step_on_all(
         self, features: np.ndarray, positives: Ragged, rate: float, threads: int | None = None
-    ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Learn from a batch in which each sample sees all labels; (loss, gradient, logits before the step).
+    ) -> tuple[float, np.ndarray]:
+        """Learn from a batch in which each sample sees all labels; the loss and the gradient for the features.
 
         In blocks of rows with matrix products. Where the processor has products of 16-bit numbers, which are
-        several times as fast, the gradients use them; the logits, by which labels are ranked, do not.
+        several times as fast, the gradients use them.
         """
         import torch
 
-        features = np.ascontiguousarray(features, np.float32)
-        n_samples = len(features)
+        x = torch.from_numpy(np.ascontiguousarray(features, np.float32))
+        scale = 1 / max(len(x), 1)
         rate32, epsilon32 = self._next_step(rate)
         short = torch.bfloat16 if _has_short_products() else torch.float32
-        x = torch.from_numpy(features)
         x_short = x.to(short)
-        logits = np.empty((n_samples, self.n_labels), np.float32)
         gradient = torch.zeros_like(x)
-        losses = np.zeros(n_samples, np.float64)
+        loss = 0.0
         with use_threads(threads):
             for begin in range(0, self.n_labels, ROWS_PER_BLOCK):
                 block = slice(begin, min(begin + ROWS_PER_BLOCK, self.n_labels))
                 weights = torch.from_numpy(self.weights[block])
-                scores = torch.addmm(torch.from_numpy(self.biases[block]), x, weights.T).numpy()
-                logits[:, block] = scores
-                slopes = np.empty_like(scores)
-                slopes_of_block(
-                    scores, begin, positives.indptr, positives.values, np.float32(1 / max(n_samples, 1)), slopes, losses
-                )
-                slopes_short = torch.from_numpy(slopes).to(short)
+                logits = torch.addmm(torch.from_numpy(self.biases[block]), x, weights.T)
+                slopes = torch.sigmoid(logits).mul_(scale)
+                here = np.flatnonzero((positives.values >= block.start) & (positives.values < block.stop))
+                yes = (positives.row_of_value[here], positives.values[here] - begin)
+                slopes[yes] -= scale
+                loss += float(torch.nn.functional.softplus(logits).sum() - logits[yes].sum())
+                slopes_short = slopes.to(short)
                 gradient += slopes_short @ weights.to(short)
                 adam_block(
                     self.weights[block],
@@ -147,13 +145,13 @@ class LabelRows:
                     self.bias_first[block],
                     self.bias_second[block],
                     (slopes_short.T @ x_short).float().numpy(),
-                    slopes,
+                    slopes.sum(dim=0).numpy(),
                     rate32,
                     np.float32(BETA1),
                     np.float32(BETA2),
                     epsilon32,
                 )
-        return self._checked(float(losses.sum()) / max(n_samples, 1)), gradient.numpy(), logits
+        return self._checked(loss * scale), gradient.numpy()
 
     def _next_step(self, rate: float) -> tuple[np.float32, np.float32]:
         """Count the step; the rate and epsilon that hold Adam's correction for the start."""

@@ -177,30 +177,10 @@ def cluster_step(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def slopes_of_block(logits, first_row, positive_bounds, positive_rows, scale, slopes, losses):
-    """Cross-entropy of all samples on a block of rows: the slopes in place of `slopes`, a loss for each sample.
-
-    `positive_rows[positive_bounds[i]:positive_bounds[i + 1]]` are the rows that are right for sample i.
-    """
-    n_samples, n_rows = logits.shape
-    for sample in prange(n_samples):
-        loss = _loss_and_slopes(logits[sample], slopes[sample], scale)
-        for i in range(positive_bounds[sample], positive_bounds[sample + 1]):
-            row = positive_rows[i] - first_row
-            if 0 <= row < n_rows:
-                slopes[sample, row] -= scale
-                loss -= logits[sample, row]
-        losses[sample] += loss
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def adam_block(weights, biases, first, second, bias_first, bias_second, gradient, slopes, rate, beta1, beta2, epsilon):
-    """Adam on every row of a block; the biases' gradient is the sum of their slopes over the samples."""
+def adam_block(
+    weights, biases, first, second, bias_first, bias_second, gradient, bias_gradient, rate, beta1, beta2, epsilon
+):
+    """Adam on every row of a block and its bias."""
     for row in prange(len(weights)):
         adam_row(weights[row], first[row], second[row], gradient[row], rate, beta1, beta2, epsilon)
-        bias_gradient = np.float32(0)
-        for sample in range(len(slopes)):
-            bias_gradient += slopes[sample, row]
-        bias_first[row] = beta1 * bias_first[row] + (np.float32(1) - beta1) * bias_gradient
-        bias_second[row] = beta2 * bias_second[row] + (np.float32(1) - beta2) * bias_gradient * bias_gradient
-        biases[row] -= rate * bias_first[row] / (math.sqrt(bias_second[row]) + epsilon)
+    adam_row(biases, bias_first, bias_second, bias_gradient, rate, beta1, beta2, epsilon)
