@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 Rows = Sequence[Sequence[str]]
+Table = Callable[[Sequence[str], Rows], str]
+
+
+class Tabular(ABC):
+    """A result that shows itself as tables: `print(result)`, or Markdown for a report."""
+
+    @abstractmethod
+    def _render(self, table: Table) -> str:
+        """All of it as text, with `table` for every table in it."""
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self) -> str:
+        """Plain text for a terminal."""
+        return self._render(plain)
+
+    def to_markdown(self) -> str:
+        return self._render(markdown)
 
 
 def plain(header: Sequence[str], rows: Rows) -> str:

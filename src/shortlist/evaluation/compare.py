@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shortlist import tables
 from shortlist.errors import OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample, two_sided_p
 from shortlist.evaluation.evaluation import Evaluation
 from shortlist.evaluation.metrics import per_text
+from shortlist.tables import Table, Tabular
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Difference:
 
 
 @dataclass
-class Comparison:
+class Comparison(Tabular):
     """`comparison["P@1"]` is one `Difference`; `print(comparison)` shows all."""
 
     differences: dict[str, Difference]
@@ -39,15 +38,6 @@ class Comparison:
         except KeyError:
             raise KeyError(f"{name!r} was not compared; there are {', '.join(self.differences)}") from None
 
-    def __str__(self) -> str:
-        return self.table()
-
-    def table(self) -> str:
-        return self._render(tables.plain)
-
-    def to_markdown(self) -> str:
-        return self._render(tables.markdown)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "texts": self.texts,
@@ -58,7 +48,7 @@ class Comparison:
             },
         }
 
-    def _render(self, table: Callable[[list[str], list[list[str]]], str]) -> str:
+    def _render(self, table: Table) -> str:
         rows = [
             [name, f"{one.value:+.2f}", f"[{one.low:+.2f}, {one.high:+.2f}]", f"{one.p:.3f}"]
             for name, one in self.differences.items()

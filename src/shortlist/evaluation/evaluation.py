@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from shortlist import tables
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
@@ -17,10 +16,11 @@ from shortlist.evaluation.inputs import Merged, Train, merge, read_predictions, 
 from shortlist.evaluation.metrics import DEFAULT_K, FAMILIES, Hits, check_k, find_hits, measure, per_text
 from shortlist.evaluation.quantiles import Quantile, label_quantiles
 from shortlist.labels.propensity import propensities
+from shortlist.tables import Table, Tabular
 
 
 @dataclass
-class Evaluation:
+class Evaluation(Tabular):
     """What was measured, in per cent. `evaluation["P@1"]` is one number; `print(evaluation)` shows all."""
 
     values: dict[str, float]
@@ -38,16 +38,6 @@ class Evaluation:
             return self.values[name]
         except KeyError:
             raise KeyError(f"{name!r} was not measured; there are {', '.join(self.values)}") from None
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def table(self) -> str:
-        """A plain-text table for a terminal."""
-        return self._render(tables.plain)
-
-    def to_markdown(self) -> str:
-        return self._render(tables.markdown)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain dictionaries, lists and numbers."""
@@ -68,7 +58,7 @@ class Evaluation:
             "notes": list(self.notes),
         }
 
-    def _render(self, table: Callable[[list[str], list[list[str]]], str]) -> str:
+    def _render(self, table: Table) -> str:
         families = [family for family in FAMILIES if f"{family}@{self.k[0]}" in self.values]
         rows = [[family, *(self._cell(f"{family}@{k}") for k in self.k)] for family in families]
         parts = [table(["%", *(f"@{k}" for k in self.k)], rows)]
