@@ -28,3 +28,7 @@ class MissingExtraError(ShortlistError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional part: pip install "shortlist[{extra}]"')
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C came, and work was put away in an orderly way; the message says what is kept and how to go on."""

@@ -25,6 +25,7 @@ class Progress:
         self.done = 0
         self._started = self._last_line = time.monotonic()
         self._show = show
+        self._note = ""
         self._bar = None
         if show and sys.stderr.isatty():
             from tqdm import tqdm
@@ -46,6 +47,12 @@ class Progress:
             self._last_line = time.monotonic()
             log.info(self._line())
 
+    def note(self, text: str) -> None:
+        """Show this beside the progress from now on."""
+        self._note = text
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+
     def _line(self) -> str:
         seconds = time.monotonic() - self._started
         rate = self.done / max(seconds, 1e-9)
@@ -53,7 +60,7 @@ class Progress:
         if self.total:
             left = max(self.total - self.done, 0) / max(rate, 1e-9)
             line += f", {100 * self.done / self.total:.0f} %, {left:.0f} s left"
-        return line
+        return f"{line}; {self._note}" if self._note else line
 
     def __enter__(self) -> Progress:
         return self

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from shortlist import __version__
-from shortlist.errors import ShortlistError
+from shortlist.errors import ShortlistError, Stopped
 
 COMMANDS = {
     "data": "shortlist.cli.data",
@@ -43,6 +43,9 @@ class Commands(click.Group):
         except ShortlistError as error:
             click.echo(f"shortlist: {error}", err=True)
             ctx.exit(2)
+        except Stopped as stopped:
+            click.echo(f"shortlist: {stopped}", err=True)
+            ctx.exit(130)
         except MemoryError:
             click.echo(
                 "shortlist: there is not enough memory for this. Close other programs or use less data.", err=True

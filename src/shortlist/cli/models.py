@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,22 +36,51 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
 @click.option("--recipe", default="centroid", show_default=True, help="See `shortlist recipes`.")
 @click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
 @click.option("--set", "options", multiple=True, callback=_values, help="NAME=VALUE: an option of the recipe.")
+@click.option("--threads", type=int, help="How many cores to use; all by default.")
+@click.option("--device", help="cpu, cuda, or auto (CUDA where there is one).")
+@click.option("--seed", type=int, help="Where chance begins; the same seed gives the same model.")
+@click.option("--resume", is_flag=True, help="Go on with a training that was stopped or killed.")
 @reading_options
-def train(source: str, recipe: str, out: str, options: dict[str, Any], reading: dict[str, Any]) -> None:
+def train(
+    source: str,
+    recipe: str,
+    out: str,
+    options: dict[str, Any],
+    threads: int | None,
+    device: str | None,
+    seed: int | None,
+    resume: bool,
+    reading: dict[str, Any],
+) -> None:
     """Train a model on SOURCE (a file, or a folder with a train part) and save it.
 
+    A long training writes checkpoints to OUT.checkpoints; if it is stopped, the same command with --resume goes on.
+
     \b
-    shortlist train pairs.jsonl --out model/
+    shortlist train pairs.jsonl --recipe inceptionxml+ --out model/
     shortlist train parts/ --recipe centroid --set min_count=2 --out model/
     """
     from shortlist.model import train as train_model
     from shortlist.model.folder import check_replaceable
+    from shortlist.model.registry import options_of
 
-    check_replaceable(Path(out))  # before the work, not after it
+    folder = Path(out)
+    check_replaceable(folder)  # before the work, not after it
+    known = options_of(recipe)
+    for name, value in (("threads", threads), ("device", device), ("seed", seed)):
+        if value is not None:
+            options[name] = value
+    checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
+    if "checkpoints" in known:
+        options.setdefault("checkpoints", str(checkpoints))
+    if resume:
+        options["resume"] = True
     dataset = read_and_tell(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, **options)
     model.save(out)
+    if options.get("checkpoints") == str(checkpoints):
+        shutil.rmtree(checkpoints, ignore_errors=True)  # the model is safe now
     click.echo(f"{out}: {recipe}, {dataset} in {time.perf_counter() - start:.1f} s")
 
 

@@ -2,7 +2,8 @@
 
 A text of S words is an S × d picture. Two gated self-attention layers let words, then dimensions, speak to each
 other; a projection turns the word axis into channels, after which the order of the words is gone; three
-convolutions of different width and a last one over their outputs give the features.
+convolutions of different width and a last one over their outputs give the features. Beside them, unless switched
+off, stands what the paper does not have: the sum of the word vectors, on which less data is needed to learn.
 
 The published code pads every text to 32 words. A padded word is a zero vector and changes nothing, so texts
 here are as long as the longest in their batch, and the attention over dimensions never makes a matrix of
@@ -11,15 +12,17 @@ dimensions × dimensions for a text.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
+from shortlist.encoders.dropout import Dropout
+from shortlist.encoders.inception_runtime import BEFORE, LAST_WIDTH, STRIDE, WIDTHS, branch_columns
 from shortlist.errors import OptionError
 
-WIDTHS = (4, 8, 16)
-LAST_WIDTH = 16
-STRIDE = 4
+PUBLISHED_LENGTH = 15
+INNER_DROPOUT = 0.25
 
 
 class WordAttention(nn.Module):
@@ -63,6 +66,7 @@ class InceptionEncoder(nn.Module):
         channels: int = 32,
         dropout: float = 0.25,
         attention: bool = True,
+        bag: bool = False,
     ) -> None:
         super().__init__()
         if dimensions < LAST_WIDTH * STRIDE:
@@ -75,11 +79,14 @@ class InceptionEncoder(nn.Module):
         self.project = nn.Linear(max_words, channels, bias=False)
         self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE) for width in WIDTHS)
         self.branch_norm = nn.BatchNorm1d(len(WIDTHS) * channels)
-        self.last = nn.Conv1d(len(WIDTHS) * channels, channels, LAST_WIDTH, STRIDE)
-        self.last_norm = nn.BatchNorm1d(channels)
-        self.dropout = nn.Dropout(dropout)
-        branch_length = dimensions // STRIDE
-        self.n_features = channels * ((branch_length - LAST_WIDTH) // STRIDE + 1)
+        n_last = (dimensions // STRIDE - LAST_WIDTH) // STRIDE + 1
+        # About as many features as in the paper, however many dimensions there are: 15 · 32 from 300.
+        last_channels = -(-PUBLISHED_LENGTH * channels // n_last)
+        self.last = nn.Conv1d(len(WIDTHS) * channels, last_channels, LAST_WIDTH, STRIDE)
+        self.last_norm = nn.BatchNorm1d(last_channels)
+        self.inner_dropout, self.dropout = Dropout(INNER_DROPOUT), Dropout(dropout)
+        self.bag = bag
+        self.n_features = last_channels * n_last + (dimensions if bag else 0)
 
     def forward(self, word_ids: Tensor) -> Tensor:
         n_words = word_ids.shape[1]
@@ -89,17 +96,57 @@ class InceptionEncoder(nn.Module):
             by_word, by_dimension = self.attention
             x = by_dimension(by_word(vectors), vectors)
         x = self.project.weight[:, :n_words] @ x
-        x = self.dropout(nn.functional.gelu(self.branch_norm(self._convolved(x))))
-        x = nn.functional.gelu(self.last_norm(self.last(x)))
-        return self.dropout(x.flatten(1))
+        wrapped = nn.functional.pad(x, (BEFORE, BEFORE), mode="circular")
+        x = nn.functional.conv1d(wrapped, *self._joined_branches(), stride=STRIDE)
+        x = self.inner_dropout(nn.functional.gelu(self.branch_norm(x)))
+        x = nn.functional.gelu(self.last_norm(self.last(x))).flatten(1)
+        if self.bag:
+            counts = (word_ids != self.padding).sum(dim=1, keepdim=True).clamp(min=1)
+            x = torch.cat([x, (vectors.sum(dim=1) / counts.sqrt()).to(x.dtype)], dim=1)
+        return self.dropout(x)
 
-    def _convolved(self, x: Tensor) -> Tensor:
-        """All branches at once: windows of different width about the same middle are one window with zeros."""
-        widest = max(WIDTHS)
+    @torch.no_grad()
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What `InceptionRuntime` needs: the weights as they work in evaluation, laid out for it.
+
+        Gates are multiplied into the mixing matrices and batch norms into the convolutions. The word vectors are
+        not copied.
+        """
+        arrays = {"words": self.words.weight[:-1], "project": self.project.weight.T}
+        if self.attention:
+            self.attention.eval()  # while training, a look at a spectral norm changes it
+            for name, layer in zip(("word_mix", "dimension_mix"), self.attention, strict=True):
+                arrays[name] = (layer.gate * layer.mix.weight).T  # type: ignore[union-attr, operator]
+            self.attention.train(self.training)
+        weights, arrays["branch_biases"] = _folded(*self._joined_branches(), self.branch_norm)
+        columns = branch_columns(self.project.out_features)
+        arrays["branch_weights"] = torch.cat(
+            [tap[:, -n_columns:] for tap, n_columns in zip(_taps(weights), columns, strict=True)], dim=1
+        )
+        weights, arrays["last_biases"] = _folded(self.last.weight, self.last.bias, self.last_norm)
+        arrays["last_weights"] = torch.cat(_taps(weights), dim=1)
+        if self.bag:
+            arrays["bag"] = torch.ones(1)
+        return {name: array.float().contiguous().cpu().numpy() for name, array in arrays.items()}
+
+    def _joined_branches(self) -> tuple[Tensor, Tensor]:
+        """Weights and biases of all branches: windows of different width about one middle are one, with zeros."""
         weights = [
-            nn.functional.pad(branch.weight, ((widest - width) // 2,) * 2)  # type: ignore[arg-type]
+            nn.functional.pad(branch.weight, ((max(WIDTHS) - width) // 2,) * 2)  # type: ignore[arg-type]
             for branch, width in zip(self.branches, WIDTHS, strict=True)
         ]
-        biases = [branch.bias for branch in self.branches]
-        wrapped = nn.functional.pad(x, ((widest - STRIDE) // 2,) * 2, mode="circular")
-        return nn.functional.conv1d(wrapped, torch.cat(weights), torch.cat(biases), STRIDE)  # type: ignore[arg-type]
+        return torch.cat(weights), torch.cat([branch.bias for branch in self.branches])  # type: ignore[misc]
+
+
+def _folded(weights: Tensor, biases: Tensor | None, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    """The convolution that does what the batch norm after it did in evaluation, too; in float64."""
+    tensors = (weights, biases, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    # On the CPU, for not every device knows float64.
+    weights, biases, factor, shift, mean, variance = (tensor.cpu().double() for tensor in tensors)  # type: ignore[union-attr]
+    factor = factor / (variance + norm.eps).sqrt()
+    return weights * factor[:, None, None], (biases - mean) * factor + shift
+
+
+def _taps(weights: Tensor) -> list[Tensor]:
+    """Each stride of a convolution's window as a matrix: (positions, channels in) × channels out."""
+    return [tap.permute(2, 1, 0).flatten(0, 1) for tap in weights.split(STRIDE, dim=2)]

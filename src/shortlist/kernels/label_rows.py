@@ -1,7 +1,7 @@
-"""One pass over the label rows that anybody in a batch wants: scores, loss, gradients and Adam, row by row.
+"""One pass over the label rows that anybody in a batch wants: scores, loss, gradients and the update, row by row.
 
-A row of weights, its two moments and its gradient are touched once, while they are in cache; no matrix of
-logits and no dense gradient ever exists. The rows of a cluster lie side by side, so the samples that want the
+A row of weights and its gradient are touched once, while they are in cache; no matrix of logits and no dense
+gradient ever exists. The rows of a cluster lie side by side, so the samples that want the
 cluster are gathered once and serve all its rows.
 """
 
@@ -14,6 +14,10 @@ from numba import njit, prange
 
 # Sums may be reordered and fused, which is what makes them fast; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+# As in Adam: squares are averaged over about 1,000 steps, and no root is smaller than this.
+MEMORY = 1000
+EPSILON = np.float32(1e-8)
 
 
 @njit(cache=True, nogil=True)
@@ -66,7 +70,8 @@ def even_shares(wanted, bounds, starts, n_shares):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _dot(a, b):
+def dot(a, b):
+    """The sum of products."""
     total = np.float32(0)
     for i in range(len(a)):
         total += a[i] * b[i]
@@ -80,14 +85,22 @@ def _add_scaled(target, factor, source):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def adam_row(weights, first, second, gradient, rate, beta1, beta2, epsilon):
-    """Adam on one row; `rate` and `epsilon` come with the correction for the start already in them."""
-    one_minus_1, one_minus_2 = np.float32(1) - beta1, np.float32(1) - beta2
-    for i in range(len(weights)):
-        slope = gradient[i]
-        first[i] = beta1 * first[i] + one_minus_1 * slope
-        second[i] = beta2 * second[i] + one_minus_2 * slope * slope
-        weights[i] -= rate * first[i] / (math.sqrt(second[i]) + epsilon)
+def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate):
+    """Move a row and its bias against their gradients, each measured by the root of its mean square so far.
+
+    The mean is over all steps that saw the row, and over the last `MEMORY` of them or so once there were more.
+    """
+    seen[row] += 1
+    share = np.float32(max(1 / MEMORY, 1 / seen[row]))
+    square = np.float32(0)
+    for i in range(len(gradient)):
+        square += gradient[i] * gradient[i]
+    mean_squares[row] += share * (square / np.float32(len(gradient)) - mean_squares[row])
+    bias_squares[row] += share * (bias_gradient * bias_gradient - bias_squares[row])
+    factor = rate / (math.sqrt(mean_squares[row]) + EPSILON)
+    for i in range(len(gradient)):
+        weights[row, i] -= factor * gradient[i]
+    biases[row] -= rate * bias_gradient / (math.sqrt(bias_squares[row]) + EPSILON)
 
 
 @njit(cache=True, nogil=True)
@@ -107,10 +120,9 @@ def _loss_and_slopes(logits, slopes, scale):
 def cluster_step(
     weights,
     biases,
-    first,
-    second,
-    bias_first,
-    bias_second,
+    mean_squares,
+    bias_squares,
+    seen,
     features,
     starts,
     wanted,
@@ -120,9 +132,6 @@ def cluster_step(
     positive_samples,
     cuts,
     rate,
-    beta1,
-    beta2,
-    epsilon,
     scale,
     gradients,
     losses,
@@ -154,7 +163,7 @@ def cluster_step(
             positive = np.searchsorted(positive_rows, begin)
             for row in range(begin, end):
                 for j in range(n):
-                    logits[j] = biases[row] + _dot(weights[row], gathered[j])
+                    logits[j] = biases[row] + dot(weights[row], gathered[j])
                 loss += _loss_and_slopes(logits[:n], slopes[:n], scale)
                 while positive < len(positive_rows) and positive_rows[positive] == row:
                     j = np.searchsorted(who, positive_samples[positive])
@@ -167,20 +176,14 @@ def cluster_step(
                     _add_scaled(gradient, slopes[j], gathered[j])
                     _add_scaled(returned[j], slopes[j], weights[row])
                     bias_gradient += slopes[j]
-                adam_row(weights[row], first[row], second[row], gradient, rate, beta1, beta2, epsilon)
-                bias_first[row] = beta1 * bias_first[row] + (np.float32(1) - beta1) * bias_gradient
-                bias_second[row] = beta2 * bias_second[row] + (np.float32(1) - beta2) * bias_gradient * bias_gradient
-                biases[row] -= rate * bias_first[row] / (math.sqrt(bias_second[row]) + epsilon)
+                move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate)
             for j in range(n):
                 _add_scaled(gradients[share, who[j]], np.float32(1), returned[j])
         losses[share] = loss
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def adam_block(
-    weights, biases, first, second, bias_first, bias_second, gradient, bias_gradient, rate, beta1, beta2, epsilon
-):
-    """Adam on every row of a block and its bias."""
+def move_rows(weights, biases, mean_squares, bias_squares, seen, gradients, bias_gradients, rate):
+    """`move_row` on each row of a block."""
     for row in prange(len(weights)):
-        adam_row(weights[row], first[row], second[row], gradient[row], rate, beta1, beta2, epsilon)
-    adam_row(biases, bias_first, bias_second, bias_gradient, rate, beta1, beta2, epsilon)
+        move_row(weights, biases, mean_squares, bias_squares, seen, row, gradients[row], bias_gradients[row], rate)

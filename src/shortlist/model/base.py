@@ -11,7 +11,7 @@ import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
-from shortlist.errors import OptionError
+from shortlist.errors import DataError, OptionError
 from shortlist.model.folder import DISPLAY_NAMES, LABELS, ModelReader, ModelWriter, save_model
 from shortlist.ragged import Ragged, bounds_of
 
@@ -114,6 +114,12 @@ def as_texts(inputs: Any) -> Texts:
     if hasattr(inputs, "shape"):
         raise OptionError("this model was trained on texts; it got a matrix of features")
     return Texts.from_strings(inputs)
+
+
+def need_pairs(dataset: Dataset) -> None:
+    """Refuse a data set without a single label."""
+    if not len(dataset.labels.values):
+        raise DataError("there is nothing to learn from: the data set has no text with a label")
 
 
 def _checked(texts: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -13,7 +14,7 @@ from shortlist.errors import DataError, OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.top_labels import top_labels
 from shortlist.labels.centroids import label_centroids
-from shortlist.model.base import Model, as_texts
+from shortlist.model.base import Model, as_texts, need_pairs
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
@@ -21,10 +22,31 @@ from shortlist.text.bag import unit_rows
 ARRAYS, VOCABULARY = "arrays.safetensors", "vocabulary.txt"
 
 
+@dataclass(frozen=True)
+class PopularOptions:
+    """There are none."""
+
+
+@dataclass(frozen=True)
+class CentroidOptions:
+    """How to average.
+
+    min_count            words with fewer occurrences are left out
+    stop_words           words that do not count: a list, or a language
+    max_words_per_label  of a label's words the heaviest are kept
+    """
+
+    min_count: int = 1
+    stop_words: str | list[str] = ""
+    max_words_per_label: int = 1000
+    threads: int | None = None
+
+
 class PopularModel(Model):
     """Always the labels that were commonest in training; the score is their share of the texts."""
 
     recipe = "popular"
+    Options = PopularOptions
 
     def __init__(self, shares: np.ndarray, **common: Any) -> None:
         super().__init__(**common)
@@ -32,9 +54,9 @@ class PopularModel(Model):
         self._by_share = np.argsort(-shares, kind="stable").astype(np.int32)
 
     @staticmethod
-    def train(dataset: Dataset) -> PopularModel:
+    def train(dataset: Dataset, options: PopularOptions) -> PopularModel:
         """Count the labels."""
-        _need_pairs(dataset)
+        need_pairs(dataset)
         shares = (dataset.label_frequencies / len(dataset)).astype(np.float32)
         return PopularModel(shares, label_names=dataset.label_names, display_names=dataset.display_names, options={})
 
@@ -63,6 +85,7 @@ class CentroidModel(Model):
     """
 
     recipe = "centroid"
+    Options = CentroidOptions
 
     def __init__(
         self, centroids: sparse.csr_array, vocabulary: Vocabulary | None, tf_idf: TfIdf | None, **common: Any
@@ -72,19 +95,13 @@ class CentroidModel(Model):
         self._labels_of_word = sparse.csr_array(centroids.T)
 
     @staticmethod
-    def train(
-        dataset: Dataset,
-        *,
-        min_count: int = 1,
-        stop_words: str | list[str] = "",
-        max_words_per_label: int = 1000,
-        threads: int | None = None,
-    ) -> CentroidModel:
+    def train(dataset: Dataset, options: CentroidOptions) -> CentroidModel:
         """Average the texts of each label."""
-        for name, value in (("min_count", min_count), ("max_words_per_label", max_words_per_label)):
+        min_count, stop_words, most = options.min_count, options.stop_words, options.max_words_per_label
+        for name, value in (("min_count", min_count), ("max_words_per_label", most)):
             if value < 1:
                 raise OptionError(f"{name} is {value}; it must be at least 1")
-        _need_pairs(dataset)
+        need_pairs(dataset)
         vocabulary = tf_idf = None
         if dataset.features is None:
             tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
@@ -98,9 +115,9 @@ class CentroidModel(Model):
             features = tf_idf.transform(word_ids)
         else:
             features = unit_rows(sparse.csr_array(dataset.features))
-        centroids = label_centroids(features, dataset.labels, dataset.n_labels, threads, max_words_per_label)
-        options = {"min_count": min_count, "stop_words": stop_words, "max_words_per_label": max_words_per_label}
-        common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": options}
+        centroids = label_centroids(features, dataset.labels, dataset.n_labels, options.threads, most)
+        kept = {"min_count": min_count, "stop_words": stop_words, "max_words_per_label": most}
+        common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": kept}
         return CentroidModel(centroids, vocabulary, tf_idf, **common)
 
     def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -185,8 +202,3 @@ def _read_vocabulary(reader: ModelReader) -> Vocabulary:
         return Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
     except (KeyError, TypeError, AttributeError, ValueError, DataError) as error:
         raise reader.damaged(f"its vocabulary cannot be read: {error!r}") from None
-
-
-def _need_pairs(dataset: Dataset) -> None:
-    if not len(dataset.labels.values):
-        raise DataError("there is nothing to learn from: the data set has no text with a label")

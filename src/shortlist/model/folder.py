@@ -53,6 +53,10 @@ class ModelWriter:
 
         save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.folder / name)
 
+    def lines(self, name: str, records: list[dict[str, Any]]) -> None:
+        """Records as JSON, one a line."""
+        (self.folder / name).write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+
     def strings(self, name: str, strings: list[str]) -> None:
         (self.folder / name).write_bytes("".join(f"{_escaped(string)}\n" for string in strings).encode())
 
@@ -79,6 +83,13 @@ class ModelReader:
             if key not in arrays:
                 raise self.damaged(f"{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
         return arrays
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The records of a file of JSON lines."""
+        try:
+            return msgspec.json.Decoder(dict[str, Any]).decode_lines(self.path(name).read_bytes())
+        except msgspec.DecodeError as error:
+            raise self.damaged(f"{name} is not JSON lines: {error}") from None
 
     def strings(self, name: str) -> list[str]:
         try:

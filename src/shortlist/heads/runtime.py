@@ -1,0 +1,78 @@
+"""Heads without torch: the same block and rows as plain arrays, for prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from shortlist.errors import ModelError
+from shortlist.kernels.shortlists import best_of_clusters, best_of_row
+from shortlist.kernels.threads import use_threads
+
+ROWS_PER_BLOCK = 8192
+
+
+class HeadRuntime:
+    """Scores labels, or clusters, for features."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], n_rows: int, n_features: int) -> None:
+        self.block = arrays.get("block")
+        self.weights, self.biases = arrays["weights"], arrays["biases"]
+        shapes = {"weights": (n_rows, n_features), "biases": (n_rows,), "block": (n_features, n_features)}
+        for name, array in arrays.items():
+            if array.shape != shapes.get(name) or array.dtype != np.float32:
+                raise ModelError(f"{name} is {array.dtype} {array.shape}; expected float32 {shapes.get(name)}")
+
+    def inner(self, features: np.ndarray) -> np.ndarray:
+        """Features behind the residual block."""
+        if self.block is None:
+            return features
+        return np.maximum(features @ self.block.T, 0) + features
+
+    def logits(self, features: np.ndarray) -> np.ndarray:
+        """The logits of all rows."""
+        return self.inner(features) @ self.weights.T + self.biases
+
+    def best(self, features: np.ndarray, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The k best rows of each sample and their logits."""
+        inner = self.inner(features)
+        k = min(k, len(self.weights))
+        ids, scores = np.full((len(inner), k), -1, np.int32), np.full((len(inner), k), -np.inf, np.float32)
+        with use_threads(threads):
+            for begin in range(0, len(self.weights), ROWS_PER_BLOCK):
+                block = slice(begin, begin + ROWS_PER_BLOCK)
+                logits = inner @ self.weights[block].T + self.biases[block]
+                best_of_row(logits, begin, min(begin, k), ids, scores)
+        return ids, scores
+
+    def best_of(
+        self,
+        features: np.ndarray,
+        clusters: np.ndarray,
+        starts: np.ndarray,
+        k: int,
+        multiplied_by: np.ndarray | None = None,
+        threads: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best rows of each sample's clusters and their logits.
+
+        With the logits of all clusters in `multiplied_by`: by the product of both probabilities, as a logarithm.
+        """
+        inner = self.inner(features)
+        k = min(k, len(self.weights))
+        ids, scores = np.empty((len(inner), k), np.int32), np.empty((len(inner), k), np.float32)
+        none = np.zeros((0, 0), np.float32)
+        with use_threads(threads):
+            best_of_clusters(
+                self.weights,
+                self.biases,
+                starts,
+                inner,
+                clusters,
+                none if multiplied_by is None else multiplied_by,
+                multiplied_by is not None,
+                ids,
+                scores,
+            )
+        return ids, scores

@@ -1,0 +1,194 @@
+"""The recipes `inceptionxml` and `inceptionxml+`: a model that predicts without torch, and how it is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from shortlist.data.dataset import Dataset
+from shortlist.encoders.inception_runtime import InceptionRuntime
+from shortlist.errors import DataError, ModelError
+from shortlist.heads.runtime import HeadRuntime
+from shortlist.labels.tree import LabelTree
+from shortlist.model.base import Model, as_texts
+from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.ragged import Ragged
+from shortlist.shortlisters.clusters import top_clusters
+from shortlist.text import Vocabulary
+
+ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.jsonl"
+
+
+@dataclass(frozen=True)
+class InceptionOptions:
+    """How to train; what is None is chosen from the data.
+
+    epochs       passes over the texts
+    batch_size   texts a step
+    rate         peak of the learning rate
+    dropout      share of the features that is left out at random
+    dimensions   of the word vectors
+    vectors      file of word vectors to start from (GloVe or fastText text, .npy); else learnt from the texts
+    min_count    words with fewer occurrences are left out
+    max_words    words of a text that are looked at
+    channels     of the convolutions
+    attention    whether words and dimensions look at each other before the convolutions
+    bag          whether the sum of the word vectors stands beside the convolutions' features
+    shuffle      put the words of a text in another order each time
+    label_texts  learn from the labels' names, too, where their words are known from the texts
+    validation   share of the texts that is held out to find the best epoch; 0 for none
+    patience     stop when so many epochs brought nothing better
+    threads      as many as there are cores, if None
+    device       cpu, cuda, or auto: CUDA where there is one
+    checkpoints  folder for checkpoints; none are written without
+    resume       go on from the checkpoint there
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    rate: float | None = None
+    dropout: float | None = None
+    dimensions: int = 300
+    vectors: str = ""
+    min_count: int = 1
+    max_words: int = 32
+    channels: int = 32
+    attention: bool = True
+    bag: bool = True
+    shuffle: bool = True
+    label_texts: bool = True
+    validation: float | None = None
+    patience: int = 10
+    seed: int = 0
+    threads: int | None = None
+    device: str = "auto"
+    checkpoints: str = ""
+    resume: bool = False
+    minutes_between_checkpoints: float = 10.0
+
+
+@dataclass(frozen=True)
+class InceptionPlusOptions(InceptionOptions):
+    """How to train with shortlists.
+
+    clusters  of labels; None: so many that each holds about eight
+    top       clusters whose labels a text sees
+    detached  share of the training in which the labels' head does not move the encoder
+    form      synchronised, or lightxml: no residual in the meta head, and scores multiplied with its scores
+    """
+
+    clusters: int | None = None
+    top: int | None = None
+    detached: float = 0.25
+    form: str = "synchronised"
+
+
+# Of the logits of all clusters, or of a block of labels, so many texts are held at once.
+TEXTS_PER_BLOCK = 512
+
+
+class Network:
+    """The arrays of a model at work: word ids to labels, without torch."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], max_words: int, n_labels: int, lightxml: bool = False) -> None:
+        self.lightxml = lightxml
+        self.encoder = InceptionRuntime(part_of(arrays, "encoder"), max_words)
+        self.extreme = HeadRuntime(part_of(arrays, "extreme"), n_labels, self.encoder.n_features)
+        self.tree = self.meta = None
+        if "meta.weights" in arrays:
+            self.tree = LabelTree.from_arrays(part_of(arrays, "tree"))
+            if self.tree.n_labels != n_labels:
+                raise ModelError(f"the label tree has {self.tree.n_labels:,} labels, and there are {n_labels:,}")
+            self.meta = HeadRuntime(part_of(arrays, "meta"), self.tree.n_clusters, self.encoder.n_features)
+
+    def rank(self, word_ids: Ragged, k: int, top: int = 0, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The k best labels of each text and their probabilities; `top`: in how many clusters to look for them."""
+        blocks = [self._rank_block(word_ids.take(rows), k, top, threads) for rows in _in_blocks(len(word_ids))]
+        ids, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return ids, scores
+
+    def _rank_block(self, word_ids: Ragged, k: int, top: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
+        features = self.encoder.encode(word_ids)
+        if self.tree is None or self.meta is None:
+            ids, logits = self.extreme.best(features, k, threads)
+            return ids, expit(logits)
+        cluster_logits = self.meta.logits(features)
+        clusters = top_clusters(cluster_logits, top, threads)
+        multiplied_by = cluster_logits if self.lightxml else None
+        rows, scores = self.extreme.best_of(features, clusters, self.tree.cluster_starts, k, multiplied_by, threads)
+        ids = np.where(rows >= 0, self.tree.order[rows], -1).astype(np.int32)
+        return ids, np.exp(scores) if self.lightxml else expit(scores)
+
+    def best_cluster(self, word_ids: Ragged) -> np.ndarray:
+        """The cluster of each text that the meta head ranks first."""
+        assert self.meta is not None
+        blocks = [self.meta.logits(self.encoder.encode(word_ids.take(rows))) for rows in _in_blocks(len(word_ids))]
+        return np.concatenate([logits.argmax(axis=1) for logits in blocks])
+
+
+def _in_blocks(n_texts: int) -> list[np.ndarray]:
+    """The rows of each block; one that is empty where there are no texts."""
+    return [
+        np.arange(start, min(start + TEXTS_PER_BLOCK, n_texts)) for start in range(0, max(n_texts, 1), TEXTS_PER_BLOCK)
+    ]
+
+
+def part_of(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays called `name.…`, without that."""
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+
+
+class InceptionModel(Model):
+    """Word vectors through InceptionXML's convolutions to features; every label scored by its row of weights."""
+
+    recipe = "inceptionxml"
+    Options: ClassVar[type[InceptionOptions]] = InceptionOptions
+
+    def __init__(
+        self, arrays: dict[str, np.ndarray], vocabulary: Vocabulary, records: list[dict[str, Any]], **common: Any
+    ) -> None:
+        super().__init__(**common)
+        self.vocabulary, self._arrays, self.records = vocabulary, arrays, records
+        lightxml = self.options.get("form") == "lightxml"
+        self._network = Network(arrays, self.options["max_words"], len(self.label_names), lightxml)
+        if self._network.encoder.n_words != len(vocabulary):
+            raise ModelError(
+                f"the vocabulary has {len(vocabulary):,} words, and there are {self._network.encoder.n_words:,} vectors"
+            )
+
+    @classmethod
+    def train(cls, dataset: Dataset, options: InceptionOptions) -> InceptionModel:
+        """Train the encoder and the rows of labels together."""
+        from shortlist.model.inception_training import train_inception
+
+        return train_inception(cls, dataset, options)
+
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        return self._network.rank(self.vocabulary.encode(as_texts(inputs)), k, self.options.get("top", 0), threads)
+
+    def _write(self, writer: ModelWriter) -> dict[str, Any]:
+        writer.arrays(ARRAYS, self._arrays)
+        # Without the times: the same training leaves the same files.
+        curves = [{name: value for name, value in record.items() if name != "seconds"} for record in self.records]
+        writer.lines(METRICS, curves)
+        self.vocabulary.save(writer.path(VOCABULARY))
+        return {"vocabulary": self.vocabulary.to_config()}
+
+    @classmethod
+    def _read(cls, reader: ModelReader, common: dict[str, Any]) -> InceptionModel:
+        arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases")
+        try:
+            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
+            return cls(arrays, vocabulary, reader.lines(METRICS), **common)
+        except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
+            raise reader.damaged(str(error)) from None
+
+
+class InceptionPlusModel(InceptionModel):
+    """The same encoder with a meta head that shortlists clusters of labels, in training and in prediction."""
+
+    recipe = "inceptionxml+"
+    Options = InceptionPlusOptions

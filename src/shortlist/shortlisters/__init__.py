@@ -1,0 +1,1 @@
+"""Features in, candidate labels out."""

@@ -1,0 +1,95 @@
+"""Checkpoints: everything training needs to go on, written all or nothing, so that a kill costs minutes at most.
+
+A folder holds `state` (the latest checkpoint), `best` (the arrays of the best epoch so far), and `metrics.jsonl`.
+Arrays are .npy files, which are written and read without a copy in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from shortlist.errors import DataError
+from shortlist.files import write_atomically, write_folder_atomically
+
+FACTS = "facts.json"
+STATE, BEST, METRICS = "state", "best", "metrics.jsonl"
+
+
+class Checkpoints:
+    """The checkpoints of one training.
+
+    identity  what must be the same for a checkpoint to fit: the recipe's settings and a fingerprint of the data
+    """
+
+    def __init__(self, folder: str | Path, identity: dict[str, Any], seconds_between: float = 600.0) -> None:
+        self.folder = Path(folder)
+        self.identity = msgspec.json.decode(msgspec.json.encode(identity))
+        self.seconds_between = seconds_between
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        return time.monotonic() - self._last >= self.seconds_between
+
+    def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        """Make this the latest checkpoint."""
+        write_arrays(self.folder / STATE, arrays, {"identity": self.identity, **facts})
+        self._last = time.monotonic()
+
+    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """The latest checkpoint, or None where there is none."""
+        if not (self.folder / STATE / FACTS).exists():
+            return None
+        arrays, facts = read_arrays(self.folder / STATE)
+        for name, value in self.identity.items():
+            if facts["identity"].get(name) != value:
+                raise DataError(
+                    f"{self.folder}: the unfinished training there had {name} = {facts['identity'].get(name)!r}, this "
+                    f"one has {value!r}. Go on with the same data and options, or remove the folder to start over."
+                )
+        return arrays, facts
+
+    def refuse_to_overwrite(self) -> None:
+        """Hours of work are not to be lost for want of an option."""
+        if (self.folder / STATE / FACTS).exists():
+            raise DataError(
+                f"{self.folder} holds an unfinished training. Go on with it (--resume; resume=True in Python), or "
+                "remove the folder to start over."
+            )
+
+    def save_best(self, arrays: dict[str, np.ndarray]) -> None:
+        write_arrays(self.folder / BEST, arrays, {})
+
+    def load_best(self) -> dict[str, np.ndarray]:
+        return read_arrays(self.folder / BEST)[0]
+
+    def write_metrics(self, records: list[dict[str, Any]]) -> None:
+        """All records so far, one JSON line each."""
+        write_metrics(self.folder / METRICS, records)
+
+
+def write_metrics(path: Path, records: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as file:
+        file.writelines(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """A folder of arrays and facts, in place of the one before."""
+    with write_folder_atomically(folder) as beside:
+        for name, array in arrays.items():
+            np.save(beside / f"{name}.npy", array, allow_pickle=False)
+        (beside / FACTS).write_bytes(msgspec.json.encode({**facts, "arrays": sorted(arrays)}))
+
+
+def read_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        facts = msgspec.json.decode((folder / FACTS).read_bytes())
+        return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in facts["arrays"]}, facts
+    except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+        raise DataError(f"{folder}: the checkpoint cannot be read ({error}). Remove it to start over.") from None
