@@ -24,11 +24,17 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
         name, equals, value = item.partition("=")
         if not equals:
             raise click.BadParameter(f"{item!r} is not NAME=VALUE")
-        try:
-            options[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
-            options[name.replace("-", "_")] = value
+        options[name.replace("-", "_")] = _value(value)
     return options
+
+
+def _value(text: str) -> Any:
+    for read in (json.loads, float):  # .5 is a number to everybody but JSON
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 @click.command()
@@ -67,9 +73,8 @@ def train(
     folder = Path(out)
     check_replaceable(folder)  # before the work, not after it
     known = options_of(recipe)
-    for name, value in (("threads", threads), ("device", device), ("seed", seed)):
-        if value is not None:
-            options[name] = value
+    given = {"threads": threads, "device": device, "seed": seed}
+    options |= {name: value for name, value in given.items() if value is not None}
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     if "checkpoints" in known:
         options.setdefault("checkpoints", str(checkpoints))

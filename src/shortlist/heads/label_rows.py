@@ -140,8 +140,7 @@ class LabelRows:
                 if logits_out is not None:
                     logits_out[:, block] = logits.numpy()
                 slopes = torch.sigmoid(logits)
-                # softplus(z) = −log(1 − σ(z)), which saves an exponential; what rounds to 1 is put right by the bound.
-                loss -= float(torch.log((1 - slopes).clamp_(min=1e-30)).sum() + logits[yes].sum())
+                loss += float(torch.nn.functional.softplus(logits).sum() - logits[yes].sum())
                 slopes[yes] -= 1
                 slopes *= scale
                 slopes_short = slopes.to(short)

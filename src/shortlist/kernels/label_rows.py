@@ -1,8 +1,7 @@
 """One pass over the label rows that anybody in a batch wants: scores, loss, gradients and the update, row by row.
 
 A row of weights and its gradient are touched once, while they are in cache; no matrix of logits and no dense
-gradient ever exists. The rows of a cluster lie side by side, so the samples that want the
-cluster are gathered once and serve all its rows.
+gradient ever exists. The rows of a cluster lie side by side, so they are scored and moved together.
 """
 
 from __future__ import annotations
@@ -79,12 +78,38 @@ def dot(a, b):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _add_scaled(target, factor, source):
-    for i in range(len(target)):
-        target[i] += factor * source[i]
+def _dots(rows, vector, out):
+    """The dot product of each row with the vector; four at a time, so that the vector is read once for four."""
+    n, last = len(rows), len(rows) - len(rows) % 4
+    for r in range(0, last, 4):
+        a, b, c, d = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
+        sum_a, sum_b, sum_c, sum_d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        for i in range(len(vector)):
+            sum_a += a[i] * vector[i]
+            sum_b += b[i] * vector[i]
+            sum_c += c[i] * vector[i]
+            sum_d += d[i] * vector[i]
+        out[r], out[r + 1], out[r + 2], out[r + 3] = sum_a, sum_b, sum_c, sum_d
+    for r in range(last, n):
+        out[r] = dot(rows[r], vector)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
+def _add_rows(target, factors, rows, which):
+    """target += the sum of factors[j] · rows[which[j]]; four at a time, so that the target is read once for four."""
+    n, last = len(which), len(which) - len(which) % 4
+    for j in range(0, last, 4):
+        a, b, c, d = rows[which[j]], rows[which[j + 1]], rows[which[j + 2]], rows[which[j + 3]]
+        fa, fb, fc, fd = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
+        for i in range(len(target)):
+            target[i] += fa * a[i] + fb * b[i] + fc * c[i] + fd * d[i]
+    for j in range(last, n):
+        row, factor = rows[which[j]], factors[j]
+        for i in range(len(target)):
+            target[i] += factor * row[i]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate):
     """Move a row and its bias against their gradients, each measured by the root of its mean square so far.
 
@@ -103,16 +128,16 @@ def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, b
     biases[row] -= rate * bias_gradient / (math.sqrt(bias_squares[row]) + EPSILON)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _loss_and_slopes(logits, slopes, scale):
     """Binary cross-entropy against "no" for all, and its slopes; the caller puts the "yes" right."""
     loss = 0.0
-    for j in range(len(logits)):
-        z = logits[j]
-        tail = math.exp(-abs(z))
-        loss += max(z, np.float32(0)) + math.log1p(tail)
-        share = 1 / (1 + tail) if z >= 0 else tail / (1 + tail)
-        slopes[j] = scale * share
+    for j in range(logits.shape[0]):
+        for r in range(logits.shape[1]):
+            z = logits[j, r]
+            tail = math.exp(-abs(z))
+            loss += max(z, np.float32(0)) + math.log1p(tail)
+            slopes[j, r] = scale * (np.float32(1) if z >= 0 else tail) / (np.float32(1) + tail)
     return loss
 
 
@@ -144,41 +169,42 @@ def cluster_step(
     """
     n_features = features.shape[1]
     for share in prange(len(cuts) - 1):
-        gradient = np.empty(n_features, np.float32)
-        most = 0
+        most_samples, most_rows = 0, 0
         for i in range(cuts[share], cuts[share + 1]):
-            most = max(most, bounds[i + 1] - bounds[i])
-        gathered = np.empty((most, n_features), np.float32)
-        returned = np.empty((most, n_features), np.float32)
-        logits = np.empty(most, np.float32)
-        slopes = np.empty(most, np.float32)
+            most_samples = max(most_samples, bounds[i + 1] - bounds[i])
+            most_rows = max(most_rows, starts[wanted[i] + 1] - starts[wanted[i]])
+        gradient = np.empty(n_features, np.float32)
+        logits = np.empty((most_samples, most_rows), np.float32)
+        slopes = np.empty((most_samples, most_rows), np.float32)
+        of_row = np.empty(most_samples, np.float32)
+        every_row = np.arange(most_rows)
         loss = 0.0
         for i in range(cuts[share], cuts[share + 1]):
             who = samples[bounds[i] : bounds[i + 1]]
-            n = len(who)
-            for j in range(n):
-                gathered[j] = features[who[j]]
-                returned[j] = 0
             begin, end = starts[wanted[i]], starts[wanted[i] + 1]
+            n, n_rows = len(who), end - begin
+            cluster = weights[begin:end]
+            for j in range(n):
+                _dots(cluster, features[who[j]], logits[j])
+                for r in range(n_rows):
+                    logits[j, r] += biases[begin + r]
+            loss += _loss_and_slopes(logits[:n, :n_rows], slopes[:n, :n_rows], scale)
             positive = np.searchsorted(positive_rows, begin)
-            for row in range(begin, end):
-                for j in range(n):
-                    logits[j] = biases[row] + dot(weights[row], gathered[j])
-                loss += _loss_and_slopes(logits[:n], slopes[:n], scale)
-                while positive < len(positive_rows) and positive_rows[positive] == row:
-                    j = np.searchsorted(who, positive_samples[positive])
-                    slopes[j] -= scale
-                    loss -= logits[j]
-                    positive += 1
+            while positive < len(positive_rows) and positive_rows[positive] < end:
+                j, r = np.searchsorted(who, positive_samples[positive]), positive_rows[positive] - begin
+                slopes[j, r] -= scale
+                loss -= logits[j, r]
+                positive += 1
+            for j in range(n):
+                _add_rows(gradients[share, who[j]], slopes[j], cluster, every_row[:n_rows])
+            for r in range(n_rows):
                 gradient[:] = 0
                 bias_gradient = np.float32(0)
                 for j in range(n):
-                    _add_scaled(gradient, slopes[j], gathered[j])
-                    _add_scaled(returned[j], slopes[j], weights[row])
-                    bias_gradient += slopes[j]
-                move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate)
-            for j in range(n):
-                _add_scaled(gradients[share, who[j]], np.float32(1), returned[j])
+                    of_row[j] = slopes[j, r]
+                    bias_gradient += slopes[j, r]
+                _add_rows(gradient, of_row, features, who)
+                move_row(weights, biases, mean_squares, bias_squares, seen, begin + r, gradient, bias_gradient, rate)
         losses[share] = loss
 
 

@@ -10,25 +10,48 @@ from numba import njit, prange
 from shortlist.kernels.label_rows import FAST, dot
 from shortlist.kernels.top_labels import insert_best
 
+DIGIT = 11  # bits; three digits make a float32
+
+
+@njit(cache=True, nogil=True)
+def _kth_largest(keys, k, counts):
+    """The k-th largest of unsigned 32-bit keys: digit by digit from the top, counting, without sorting."""
+    prefix, n_wanted = np.uint32(0), k
+    for shift in (32 - DIGIT, 32 - 2 * DIGIT, 0):
+        width = DIGIT if shift else 32 - 2 * DIGIT
+        above = shift + width
+        counts[:] = 0
+        for key in keys:
+            if above == 32 or key >> np.uint32(above) == prefix:
+                counts[(key >> np.uint32(shift)) & np.uint32((1 << width) - 1)] += 1
+        digit = (1 << width) - 1
+        while counts[digit] < n_wanted:
+            n_wanted -= counts[digit]
+            digit -= 1
+        prefix = np.uint32((prefix << np.uint32(width)) | np.uint32(digit))
+    return prefix
+
 
 @njit(cache=True, nogil=True, parallel=True)
 def top_columns(scores, k, chosen):
     """For each row, the columns of the k largest scores, in rising order; of equals the first. `chosen` takes them."""
     for row in prange(len(scores)):
-        line = scores[row]
-        least = -np.partition(-line, k - 1)[k - 1]
-        n_above = 0
-        for column in range(len(line)):
-            if line[column] > least:
-                n_above += 1
-        filled, equals = 0, k - n_above
-        for column in range(len(line)):
-            if filled < k and (line[column] > least or (equals > 0 and line[column] == least)):
-                if line[column] == least:
-                    equals -= 1
+        # Bits of floats order as whole numbers do, once those of the negative are turned round.
+        bits = scores[row].view(np.uint32)
+        keys = np.empty(len(bits), np.uint32)
+        for column in range(len(bits)):
+            negative = bits[column] >> np.uint32(31)
+            keys[column] = bits[column] ^ (np.uint32(0xFFFFFFFF) if negative else np.uint32(0x80000000))
+        least = _kth_largest(keys, k, np.empty(1 << DIGIT, np.int64))
+        equals = k
+        for key in keys:
+            equals -= key > least
+        filled = 0
+        for column in range(len(keys)):
+            if keys[column] > least or (keys[column] == least and equals > 0):
+                equals -= keys[column] == least
                 chosen[row, filled] = column
                 filled += 1
-        chosen[row, filled:] = -1
 
 
 @njit(cache=True, nogil=True)

@@ -29,7 +29,8 @@ from shortlist.training.validation import cut_validation
 
 log = logging.getLogger("shortlist")
 
-LABELS_PER_CLUSTER = 8
+LABELS_PER_CLUSTER = 16
+CANDIDATES = 1600  # labels that a text sees
 AnyInception = TypeVar("AnyInception", bound=InceptionModel)
 
 
@@ -99,17 +100,18 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
 
 def chosen(options: InceptionOptions, n_texts: int, n_labels: int) -> InceptionOptions:
     """The options with everything that was left open chosen from the size of the data; docs/lab-book.md says why."""
-    few = min(max(n_texts / 10_000, 0.1), 100.0)
+    size = min(max(n_texts / 10_000, 0.1), 100.0)
     values: dict[str, Any] = {
-        "epochs": round(min(max(40 * few**-0.35, 8), 60)),
+        "epochs": round(min(max(40 * size**-0.5, 5), 60)),
         "batch_size": 128 if n_texts < 200_000 else 256,
         "rate": 0.004,
-        "dropout": round(min(max(0.85 - 0.15 * float(np.log10(few)), 0.5), 0.9), 2),
+        "dropout": round(min(max(0.85 - 0.27 * float(np.log10(size)), 0.25), 0.9), 2),
         "validation": min(0.05, 5000 / n_texts),
     }
     if isinstance(options, InceptionPlusOptions):
-        n_clusters = options.clusters or max(-(-n_labels // LABELS_PER_CLUSTER), 1)
-        values |= {"clusters": n_clusters, "top": max(min(n_clusters // 20, 800), min(n_clusters, 32))}
+        n_clusters = min(options.clusters or -(-n_labels // LABELS_PER_CLUSTER), n_labels)
+        top = min(max(-(-CANDIDATES * n_clusters // n_labels), 1), n_clusters)
+        values |= {"clusters": n_clusters, "top": top}
     return replace(options, **{name: value for name, value in values.items() if getattr(options, name) is None})
 
 

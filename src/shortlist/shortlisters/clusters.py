@@ -14,7 +14,7 @@ def top_clusters(logits: np.ndarray, k: int, threads: int | None = None) -> np.n
     k = min(k, logits.shape[1])
     chosen = np.empty((len(logits), k), np.int32)
     with use_threads(threads):
-        top_columns(logits, k, chosen)
+        top_columns(np.ascontiguousarray(logits, np.float32), k, chosen)
     return chosen
 
 

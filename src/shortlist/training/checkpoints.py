@@ -6,6 +6,7 @@ Arrays are .npy files, which are written and read without a copy in memory.
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Checkpoints:
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The latest checkpoint, or None where there is none."""
-        if not (self.folder / STATE / FACTS).exists():
+        if not self._holds_training():
             return None
         arrays, facts = read_arrays(self.folder / STATE)
         for name, value in self.identity.items():
@@ -56,11 +57,30 @@ class Checkpoints:
 
     def refuse_to_overwrite(self) -> None:
         """Hours of work are not to be lost for want of an option."""
-        if (self.folder / STATE / FACTS).exists():
+        if self._holds_training():
             raise DataError(
                 f"{self.folder} holds an unfinished training. Go on with it (--resume; resume=True in Python), or "
                 "remove the folder to start over."
             )
+
+    def _holds_training(self) -> bool:
+        """Whether there is a checkpoint, once it is put right what a killed writer left behind.
+
+        One that was killed between the two renames has moved the checkpoint before aside; anything else is waste,
+        and as large as a checkpoint.
+        """
+        for name in (STATE, BEST):
+            for aside in self.folder.glob(f".{name}.*.old"):
+                if (self.folder / name).exists():
+                    shutil.rmtree(aside)
+                else:
+                    aside.rename(self.folder / name)
+        for waste in self.folder.glob(".*.partial"):
+            if waste.is_dir():
+                shutil.rmtree(waste)
+            else:
+                waste.unlink()
+        return (self.folder / STATE / FACTS).exists()
 
     def save_best(self, arrays: dict[str, np.ndarray]) -> None:
         write_arrays(self.folder / BEST, arrays, {})
@@ -91,5 +111,5 @@ def read_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
         facts = msgspec.json.decode((folder / FACTS).read_bytes())
         return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in facts["arrays"]}, facts
-    except (OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, msgspec.DecodeError) as error:
         raise DataError(f"{folder}: the checkpoint cannot be read ({error}). Remove it to start over.") from None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from shortlist.errors import DataError, OptionError
 from shortlist.heads.head import Head
 from shortlist.heads.label_rows import LabelRows, has_short_products
+from shortlist.kernels.threads import use_threads
 from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
@@ -152,7 +153,7 @@ class Learner:
         for name, tensor in tensors.items():
             if name.startswith("adam."):
                 _, number, what = name.split(".")
-                moments.setdefault(int(number), {})[what] = tensor
+                moments.setdefault(int(number), {})[what] = tensor.clone()  # Adam would take it as its own
         self._dense.load_state_dict({**self._dense.state_dict(), "state": moments})
         for head_name, head in self.heads.items():
             for name, value in vars(head.rows).items():
@@ -182,14 +183,15 @@ def chosen_device(name: str) -> torch.device:
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """Run the block with this many threads in torch, too."""
-    before = torch.get_num_threads()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    """Run the block with this many threads in numba and torch (None: as many as there are cores)."""
+    # When numba's threads start they set torch's number of threads, too; so they come first.
+    with use_threads(threads) as n_threads:
+        before = torch.get_num_threads()
+        torch.set_num_threads(n_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def need_finite(arrays: dict[str, np.ndarray]) -> None:

@@ -124,16 +124,18 @@ class _Run:
                 self._finish_epoch(stopped)
                 arrays = self._judge()
         best = _best_epoch(self.records)
-        if arrays is None or best != self.epoch:
+        if best != self.epoch:
             assert self.best_folder is not None
             arrays = self.best_folder.load_best()
+        elif arrays is None:
+            arrays = self.learner.for_prediction()  # gone on from a checkpoint of the very end
         if self.validate is not None and best != self.plan.epochs:
             log.info("the best epoch was %d", best)
         return arrays, self.records
 
     def _finish_epoch(self, stopped: threading.Event) -> None:
         """Take the steps of this epoch that are still to be taken."""
-        total = len(self.word_ids) * self.plan.epochs
+        total = self.plan.epochs * self.steps_per_epoch
         started = time.monotonic()
         epoch_batches_left = enumerate(epoch_batches(self.lengths, self.plan.batch_size, self.plan.seed, self.epoch))
         what = f"epoch {self.epoch + 1}/{self.plan.epochs}"
@@ -142,9 +144,7 @@ class _Run:
             for number, rows in epoch_batches_left:
                 if number < self.step:
                     continue
-                rate = one_cycle(
-                    (self.epoch * self.steps_per_epoch + number) / (total / self.plan.batch_size), self.plan.rate
-                )
+                rate = one_cycle((self.epoch * self.steps_per_epoch + number) / total, self.plan.rate)
                 self.sums.add(self._step(rows, number, rate), len(rows))
                 self.step = number + 1
                 progress.advance(len(rows))
