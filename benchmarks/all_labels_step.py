@@ -16,6 +16,7 @@ import json
 import statistics
 import time
 
+import shortlist  # noqa: F401 isort: skip - before torch, for it tells OpenMP's threads how to wait
 import numba
 import numpy as np
 import torch

@@ -26,18 +26,25 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from unittest import mock
 
+import shortlist  # noqa: F401 isort: skip - before torch, for it tells OpenMP's threads how to wait
 import numba
 import numpy as np
 import torch
 from torch import nn
 
+from shortlist.encoders.dropout import Dropout
 from shortlist.encoders.inception import STRIDE, InceptionEncoder
 from shortlist.heads.block import ResidualBlock
 from shortlist.heads.label_rows import LabelRows
+from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged, bounds_of
+from shortlist.shortlisters.clusters import top_clusters, with_positives
 from shortlist.tables import plain
+from shortlist.training import learner as learner_module
 from shortlist.training.batches import BATCHES_PER_RUN, epoch_batches, padded
+from shortlist.training.learner import Learner, Shortlisting
 
 RATE = 0.002
 WORDS_PER_TEXT = 9
@@ -136,52 +143,59 @@ def optimisers_of(*modules):
 
 
 class Ours:
+    """The learner that trains the recipes, with a stop-watch at its parts."""
+
     def __init__(self, sizes):
         torch.manual_seed(0)
         self.sizes = sizes
-        self.encoder = InceptionEncoder(sizes.words, max_words=MAX_WORDS)
-        n_features = self.encoder.n_features
-        self.meta_block, self.label_block = ResidualBlock(n_features), ResidualBlock(n_features)
-        self.meta_rows = LabelRows.start(sizes.clusters, n_features, LABELS_PER_TEXT / sizes.clusters)
-        self.label_rows = LabelRows.start(sizes.labels, n_features, LABELS_PER_TEXT / sizes.labels)
-        self.optimisers = optimisers_of(self.encoder, self.meta_block, self.label_block)
-        self.starts = sizes.starts
+        encoder = InceptionEncoder(sizes.words, max_words=MAX_WORDS)
+        tree = LabelTree.from_clusters(np.repeat(np.arange(sizes.clusters), np.diff(sizes.starts)))
+        shortlisting = Shortlisting(tree, sizes.top)
+        self.learner = Learner(encoder, sizes.labels, LABELS_PER_TEXT, shortlisting, threads=sizes.threads)
+        self.dropouts = [part for part in encoder.modules() if isinstance(part, Dropout)]
+        self.below = [part.below for part in self.dropouts]
 
     def train(self, mode=True):
-        for module in (self.encoder, self.meta_block, self.label_block):
-            module.train(mode)
+        for part, below in zip(self.dropouts, self.below, strict=True):
+            part.below = below if mode else 0
 
     def step(self, batch):
-        return our_step(self, batch, self.sizes.top, self.sizes.threads)
+        step, learner = Step(), self.learner
+        spent = dict.fromkeys(PARTS, 0.0)
 
+        def timed(part, function, *arguments):
+            start = time.perf_counter()
+            result = function(*arguments)
+            spent[part] += time.perf_counter() - start
+            return result
 
-def our_step(model, batch, top, threads):
-    step = Step()
-    features = model.encoder(batch.word_ids)
-    for_clusters, for_labels = model.meta_block(features), model.label_block(features)
-    step.lap("encoder")
+        def choose(logits, top, threads):
+            return timed("choice", top_clusters, logits if batch.scores is None else batch.scores.numpy(), top, threads)
 
-    logits = np.empty((len(features), model.meta_rows.n_labels), np.float32)
-    meta_loss, meta_gradient = model.meta_rows.step_on_all(
-        for_clusters.detach().numpy(), batch.clusters, RATE, threads, logits
-    )
-    step.lap("meta head")
+        def see(top, wanted):
+            clusters, found = timed("choice", with_positives, top, wanted)
+            step.clusters = torch.from_numpy(clusters)
+            return clusters, found
 
-    step.clusters = clusters_to_see(torch.from_numpy(logits), batch, top)
-    step.lap("choice")
-
-    loss, gradient = model.label_rows.step_on_clusters(
-        for_labels.detach().numpy(), step.clusters.int().numpy(), model.starts, batch.labels, RATE, threads
-    )
-    step.lap("label rows")
-
-    torch.autograd.backward([for_clusters, for_labels], [torch.from_numpy(meta_gradient), torch.from_numpy(gradient)])
-    for optimiser in model.optimisers:
-        optimiser.step()
-        optimiser.zero_grad()
-    step.lap("backward")
-    step.loss = meta_loss + loss
-    return step
+        encode, meta, rows = (
+            learner.encoder.forward,
+            learner.meta.rows.step_on_all,
+            learner.extreme.rows.step_on_clusters,
+        )
+        with (
+            mock.patch.object(learner_module, "top_clusters", choose),
+            mock.patch.object(learner_module, "with_positives", see),
+            mock.patch.object(learner.encoder, "forward", partial(timed, "encoder", encode)),
+            mock.patch.object(learner.meta.rows, "step_on_all", partial(timed, "meta head", meta), create=True),
+            mock.patch.object(
+                learner.extreme.rows, "step_on_clusters", partial(timed, "label rows", rows), create=True
+            ),
+        ):
+            result = learner.step(batch.word_ids.numpy(), batch.labels, RATE)
+        step.lap("all")
+        spent["backward"] = step.seconds.pop("all") - sum(spent.values())
+        step.seconds, step.loss = spent, result.loss + result.meta_loss
+        return step
 
 
 class PublishedEncoder(InceptionEncoder):
@@ -218,7 +232,7 @@ class Published(nn.Module):
         self.sizes = sizes
         self.encoder = PublishedEncoder(sizes.words)
         n_features = self.encoder.n_features
-        self.meta_block, self.label_block = ResidualBlock(n_features), ResidualBlock(n_features)
+        self.label_block, self.meta_block = ResidualBlock(n_features), ResidualBlock(n_features)
         self.meta = nn.Linear(n_features, sizes.clusters)
         self.rows = nn.Embedding(sizes.labels + 1, n_features, padding_idx=sizes.labels, sparse=sparse)
         self.biases = nn.Embedding(sizes.labels + 1, 1, padding_idx=sizes.labels, sparse=sparse)
@@ -231,7 +245,7 @@ class Published(nn.Module):
 
     @torch.no_grad()
     def _start_as_ours(self, n_features):
-        meta = LabelRows.start(self.sizes.clusters, n_features, LABELS_PER_TEXT / self.sizes.clusters)
+        meta = LabelRows.start(self.sizes.clusters, n_features, LABELS_PER_TEXT / self.sizes.clusters, seed=1)
         self.meta.weight.copy_(torch.from_numpy(meta.weights))
         self.meta.bias.copy_(torch.from_numpy(meta.biases))
         rows = LabelRows.start(self.sizes.labels, n_features, LABELS_PER_TEXT / self.sizes.labels)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shortlist.errors import DataError, OptionError
 from shortlist.heads import label_rows
 from shortlist.heads.label_rows import LabelRows
-from shortlist.kernels.label_rows import even_shares, samples_by_cluster
+from shortlist.kernels.label_rows import entropy_row, even_shares, samples_by_cluster
 from shortlist.ragged import Ragged, bounds_of
 
 torch = pytest.importorskip("torch")
@@ -209,3 +209,19 @@ def test_samples_by_cluster_and_even_shares(seed, n_samples, n_clusters, n_seen,
     assert cuts[0] == 0
     assert cuts[-1] == len(wanted)
     assert np.all(np.diff(cuts) >= 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=600))
+def test_entropy_and_its_slopes(logits):
+    exact = np.asarray(logits, np.float64)
+    slopes = np.empty(len(logits), np.float32)
+    loss = entropy_row(np.asarray(logits, np.float32), slopes, np.float32(0.5))
+    assert loss == pytest.approx(np.logaddexp(0, exact).sum(), rel=1e-4, abs=1e-30)
+    np.testing.assert_allclose(slopes, 0.5 / (1 + np.exp(-exact)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_entropy_of_what_is_not_finite_is_not_finite(bad):
+    slopes = np.empty(2, np.float32)
+    assert not np.isfinite(entropy_row(np.asarray([0, bad], np.float32), slopes, np.float32(1)))

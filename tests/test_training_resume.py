@@ -18,13 +18,13 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 SECONDS = 120
-# The n-th rename is not made any more: the process is killed on the spot.
-KILLED_AT_RENAME = """
-import os, pathlib, signal, sys
-rename, left = pathlib.Path.rename, [int(sys.argv.pop(1))]
+# The second checkpoint does not come into the place of the first, which is moved aside already: killed on the spot.
+KILLED_BETWEEN_RENAMES = """
+import os, pathlib, signal
+rename, seen = pathlib.Path.rename, []
 def counted(path, target):
-    left[0] -= 1
-    if not left[0]:
+    seen.append(target.name)
+    if seen.count("state") == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return rename(path, target)
 pathlib.Path.rename = counted
@@ -47,7 +47,7 @@ def write_pairs(folder, seed=0):
 def start(folder, *more, program=("-m", "shortlist")):
     """Training under way, its messages in a file; a checkpoint is due every few steps."""
     settings = {"epochs": 4, "dimensions": 64, "batch_size": 16, "clusters": 8, "top": 3, "validation": 0.1}
-    settings["minutes_between_checkpoints"] = 0.005
+    settings["minutes_between_checkpoints"] = 0.002
     command = [*program, "train", "pairs.jsonl", "--recipe", "inceptionxml+", "--out", "model", "--threads", "1"]
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     with messages_of(folder).open("w") as messages:
@@ -99,12 +99,11 @@ def test_killed_again_and_again_it_leaves_the_same_model(unbroken, tmp_path):
     folder = write_pairs(tmp_path / "data")
     checkpoints, chance = folder / "model.checkpoints", random.Random(0)
 
-    # The second checkpoint: the first is moved aside, and the second does not come into its place.
-    assert finished(start(folder, program=("-c", KILLED_AT_RENAME, "3")), folder)[0] == -signal.SIGKILL
+    assert finished(start(folder, program=("-c", KILLED_BETWEEN_RENAMES)), folder)[0] == -signal.SIGKILL
     assert not (checkpoints / "state").exists()
 
     kills = code = 1
-    for moment in ("writing", 0.5, "writing", 1.0, 2.0, "writing"):
+    for moment in ("writing", "writing", 0.3, "writing", 0.6, 1.2):
         process = start(folder, "--resume")
         until(process, lambda: "going on at epoch" in messages_of(folder).read_text())
         if moment == "writing":

@@ -85,7 +85,12 @@ def train(
     model = train_model(dataset, recipe, **options)
     model.save(out)
     if options.get("checkpoints") == str(checkpoints):
-        shutil.rmtree(checkpoints, ignore_errors=True)  # the model is safe now
+        # The model is safe now. Aside first: half a folder of checkpoints would look like a damaged one.
+        aside = checkpoints.with_name(f".{checkpoints.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        if checkpoints.exists():
+            checkpoints.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
     click.echo(f"{out}: {recipe}, {dataset} in {time.perf_counter() - start:.1f} s")
 
 

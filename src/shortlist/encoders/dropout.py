@@ -12,7 +12,7 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        self.below = round(share * 256)
+        self.below = min(round(share * 256), 255)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.below:

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import cluster_step, even_shares, move_rows, samples_by_cluster
+from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, move_rows, samples_by_cluster
 from shortlist.kernels.threads import use_threads
 from shortlist.ragged import Ragged
 
@@ -127,22 +127,28 @@ class LabelRows:
         x = torch.from_numpy(np.ascontiguousarray(features, np.float32)).to(short)
         scale = 1 / max(len(x), 1)
         gradient = torch.zeros(x.shape)
-        loss = 0.0
+        loss, losses = 0.0, np.zeros(len(x))
         by_row = np.argsort(positives.values, kind="stable")
         rows, samples = positives.values[by_row], positives.row_of_value[by_row]
+        # Made once for all blocks: memory that is new has to be cleared by the system first, which costs as much time
+        # as the products do.
+        most = min(self.n_labels, ROWS_PER_BLOCK)
+        short_weights, short_moves = torch.empty((2, most, x.shape[1]), dtype=short)
+        moves = torch.empty((most, x.shape[1]))
         with use_threads(threads):
             for begin in range(0, self.n_labels, ROWS_PER_BLOCK):
                 block = slice(begin, min(begin + ROWS_PER_BLOCK, self.n_labels))
+                n_rows = block.stop - begin
                 here = slice(*np.searchsorted(rows, [block.start, block.stop]))
                 yes = (samples[here], rows[here] - begin)
-                weights = torch.from_numpy(self.weights[block]).to(short)
-                logits = (x @ weights.T).float().add_(torch.from_numpy(self.biases[block]))
+                weights = short_weights[:n_rows].copy_(torch.from_numpy(self.weights[block]))
+                logits = (x @ weights.T).float()
+                slopes = torch.empty_like(logits)
+                entropy(logits.numpy(), self.biases[block], np.float32(scale), slopes.numpy(), losses)
                 if logits_out is not None:
                     logits_out[:, block] = logits.numpy()
-                slopes = torch.sigmoid(logits)
-                loss += float(torch.nn.functional.softplus(logits).sum() - logits[yes].sum())
-                slopes[yes] -= 1
-                slopes *= scale
+                slopes[yes] -= scale
+                loss -= float(logits[yes].sum())
                 slopes_short = slopes.to(short)
                 gradient += slopes_short @ weights
                 move_rows(
@@ -151,11 +157,11 @@ class LabelRows:
                     self.mean_squares[block],
                     self.bias_squares[block],
                     self.seen[block],
-                    (slopes_short.T @ x).float().numpy(),
+                    moves[:n_rows].copy_(torch.mm(slopes_short.T, x, out=short_moves[:n_rows])).numpy(),
                     slopes.sum(dim=0).numpy(),
                     np.float32(rate),
                 )
-        return checked_loss(loss * scale), gradient.numpy()
+        return checked_loss((loss + losses.sum()) * scale), gradient.numpy()
 
 
 def checked_loss(loss: float) -> float:

@@ -42,6 +42,8 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
     options = chosen(options, len(dataset), dataset.n_labels)
     _check(options)
     log.info("settings: %s", ", ".join(f"{name} {value}" for name, value in kept_options(options).items()))
+    if options.checkpoints and not options.resume:
+        Checkpoints(options.checkpoints, {}).refuse_to_overwrite()  # before the work, not after it
     prepared = Prepared(dataset, options)
     shortlisting = None
     if isinstance(options, InceptionPlusOptions):

@@ -18,6 +18,7 @@ from shortlist.kernels.threads import use_threads
 from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
+from shortlist.training.memory import keep_freed_memory
 from shortlist.training.word_optimiser import WordOptimiser
 
 
@@ -57,6 +58,7 @@ class Learner:
         threads: int | None = None,
         device: str = "cpu",
     ) -> None:
+        keep_freed_memory()
         self.device = chosen_device(device)
         self.encoder = encoder.to(self.device)
         self.shortlisting, self.threads = shortlisting, threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 from pathlib import Path
@@ -11,6 +12,8 @@ from shortlist.errors import OptionError
 log = logging.getLogger("shortlist")
 
 GB = 1e9
+# mallopt's numbers for "give memory back when so much is free" and "ask the system for pieces of this size".
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
 
 def free_memory() -> int:
@@ -36,3 +39,13 @@ def need_memory(sizes: dict[str, int], what_helps: str) -> None:
     log.info("memory: %s; %.1f GB are free", needs, free / GB)
     if total > free:
         raise OptionError(f"training {needs}, and {free / GB:.1f} GB are free. {what_helps}")
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what training frees in every step, for the next one; a seventh of the time went there."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return  # another C library than GNU's
+    mallopt(MMAP_THRESHOLD, 32 << 20)
+    mallopt(TRIM_THRESHOLD, 1 << 30)
