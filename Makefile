@@ -29,7 +29,7 @@ bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the 
 	$(BIN)/python benchmarks/label_tree.py $(DATA)/commit-files --peers-python $(VENV)-peers/bin/python
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/learnt_vectors.py $(DATA)/tibkat-sid --seed 1
-	$(BIN)/python benchmarks/baselines.py $(DATA)/*
+	$(BIN)/python benchmarks/accuracy.py $(DATA)/*
 
 peers: $(VENV)-peers/.installed  ## other tools to compare with, in a virtual environment of their own
 
@@ -38,7 +38,7 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[icd10]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,icd10]"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -24,11 +24,12 @@ def _values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
         name, equals, value = item.partition("=")
         if not equals:
             raise click.BadParameter(f"{item!r} is not NAME=VALUE")
-        options[name.replace("-", "_")] = _value(value)
+        options[name.replace("-", "_")] = option_value(value)
     return options
 
 
-def _value(text: str) -> Any:
+def option_value(text: str) -> Any:
+    """What is JSON (numbers, true, lists) as what it says, anything else as text."""
     for read in (json.loads, float):  # .5 is a number to everybody but JSON
         try:
             return read(text)

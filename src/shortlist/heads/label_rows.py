@@ -161,7 +161,7 @@ class LabelRows:
                     slopes.sum(dim=0).numpy(),
                     np.float32(rate),
                 )
-        return checked_loss((loss + losses.sum()) * scale), gradient.numpy()
+        return checked_loss(float(loss + losses.sum()) * scale), gradient.numpy()
 
 
 def checked_loss(loss: float) -> float:
