@@ -41,7 +41,8 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
         raise OptionError(f"{model_class.recipe} learns from texts; the data set has a matrix of features")
     options = chosen(options, len(dataset), dataset.n_labels)
     _check(options)
-    log.info("settings: %s", ", ".join(f"{name} {value}" for name, value in kept_options(options).items()))
+    shown = kept_options(options) | {"vectors": options.vectors or "learnt"}
+    log.info("settings: %s", ", ".join(f"{name} {value}" for name, value in shown.items()))
     if options.checkpoints and not options.resume:
         Checkpoints(options.checkpoints, {}).refuse_to_overwrite()  # before the work, not after it
     prepared = Prepared(dataset, options)
