@@ -71,6 +71,12 @@ class TestSettings:
         with pytest.raises(shortlist.errors.ShortlistError, match=message):
             shortlist.train(colours(20), recipe="inceptionxml+", **{**SMALL, **options})
 
+    def test_too_little_memory_is_refused_with_numbers_before_the_work(self, monkeypatch):
+        monkeypatch.setattr("shortlist.training.memory.free_memory", lambda: 1_000_000)
+        monkeypatch.setattr("shortlist.model.inception_training.learn_vectors", None)
+        with pytest.raises(OptionError, match=r"needs about 0\.\d+ GB .* and 0\.0 GB are free\. Smaller dimensions"):
+            shortlist.train(colours(20), recipe="inceptionxml+", **{**SMALL, "dimensions": 600})
+
     def test_a_matrix_of_features_is_refused(self):
         data = colours(10)
         data.features = np.zeros((10, 3), np.float32)

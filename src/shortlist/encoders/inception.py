@@ -72,8 +72,7 @@ class InceptionEncoder(nn.Module):
         bag: bool = False,
     ) -> None:
         super().__init__()
-        if dimensions < LAST_WIDTH * STRIDE:
-            raise OptionError(f"word vectors need at least {LAST_WIDTH * STRIDE} dimensions here, not {dimensions}")
+        last_channels, _ = last_size(dimensions, channels)
         self.padding = n_words
         self.max_words = max_words
         # Adam's state for words that are not in a batch must stay as it is: hence sparse gradients.
@@ -82,14 +81,11 @@ class InceptionEncoder(nn.Module):
         self.project = nn.Linear(max_words, channels, bias=False)
         self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE) for width in WIDTHS)
         self.branch_norm = nn.BatchNorm1d(len(WIDTHS) * channels)
-        n_last = (dimensions // STRIDE - LAST_WIDTH) // STRIDE + 1
-        # About as many features as in the paper, however many dimensions there are: 15 · 32 from 300.
-        last_channels = -(-PUBLISHED_LENGTH * channels // n_last)
         self.last = nn.Conv1d(len(WIDTHS) * channels, last_channels, LAST_WIDTH, STRIDE)
         self.last_norm = nn.BatchNorm1d(last_channels)
         self.inner_dropout, self.dropout = Dropout(INNER_DROPOUT), Dropout(dropout)
         self.bag, self.path_dropout = bag, Dropout(PATH_DROPOUT)
-        self.n_features = last_channels * n_last + (dimensions if bag else 0)
+        self.n_features = count_features(dimensions, channels, bag)
 
     def forward(self, word_ids: Tensor) -> Tensor:
         n_words = word_ids.shape[1]
@@ -145,6 +141,21 @@ class InceptionEncoder(nn.Module):
         """The taps of the joined branches, without the columns that are zero."""
         columns = branch_columns(self.project.out_features)
         return [tap[:, -n_columns:] for tap, n_columns in zip(_taps(weights), columns, strict=True)]
+
+
+def last_size(dimensions: int, channels: int) -> tuple[int, int]:
+    """Channels and length of what the last convolution gives."""
+    if dimensions < LAST_WIDTH * STRIDE:
+        raise OptionError(f"word vectors need at least {LAST_WIDTH * STRIDE} dimensions here, not {dimensions}")
+    n_last = (dimensions // STRIDE - LAST_WIDTH) // STRIDE + 1
+    # About as many features as in the paper, however many dimensions there are: 15 · 32 from 300.
+    return -(-PUBLISHED_LENGTH * channels // n_last), n_last
+
+
+def count_features(dimensions: int, channels: int, bag: bool) -> int:
+    """How many features an encoder of these sizes gives."""
+    last_channels, n_last = last_size(dimensions, channels)
+    return last_channels * n_last + (dimensions if bag else 0)
 
 
 class _JoinedTaps(torch.autograd.Function):

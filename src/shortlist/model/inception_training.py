@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from shortlist.data.dataset import Dataset
-from shortlist.encoders.inception import InceptionEncoder
+from shortlist.encoders.inception import InceptionEncoder, count_features
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 from shortlist.labels.centroids import label_centroids
@@ -46,24 +46,11 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
     if options.checkpoints and not options.resume:
         Checkpoints(options.checkpoints, {}).refuse_to_overwrite()  # before the work, not after it
     prepared = Prepared(dataset, options)
+    need_memory(prepared.sizes(), "Smaller dimensions or channels, bag=false, or a larger min_count need less.")
     shortlisting = None
     if isinstance(options, InceptionPlusOptions):
         shortlisting = Shortlisting(prepared.tree(options), int(options.top or 1), options.form == "lightxml")
-    torch.manual_seed(options.seed)
-    vocabulary = prepared.vocabulary
-    encoder = InceptionEncoder(
-        len(vocabulary),
-        prepared.vectors.shape[1],
-        options.max_words,
-        options.channels,
-        float(options.dropout or 0),
-        options.attention,
-        options.bag,
-    )
-    need_memory(_sizes(encoder, prepared, options, shortlisting), _what_helps(options))
-    with torch.no_grad():
-        encoder.words.weight[:-1] = torch.from_numpy(prepared.vectors)
-    prepared.vectors = np.zeros((0, 0), np.float32)
+    encoder = prepared.encoder()
     learner = Learner(
         encoder,
         dataset.n_labels,
@@ -98,7 +85,7 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
         tensorboard=tensorboard_writer(Path(options.checkpoints) / "tensorboard") if checkpoints else None,
     )
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-    return model_class(arrays | fixed, vocabulary, records, options=kept_options(options), **common)
+    return model_class(arrays | fixed, prepared.vocabulary, records, options=kept_options(options), **common)
 
 
 def chosen(options: InceptionOptions, n_texts: int, n_labels: int) -> InceptionOptions:
@@ -164,7 +151,6 @@ class Prepared:
         self.n_train = len(train)
         if options.label_texts:
             self._add_label_texts()
-        self.vectors = self._vectors()
 
     def _add_label_texts(self) -> None:
         """Names of labels as further texts, where more than half of a name's words are known."""
@@ -177,6 +163,32 @@ class Prepared:
         self.labels = Ragged.concatenate([self.labels, of_names])
         if len(said):
             log.info("the names of %s labels are learnt from, too", f"{len(said):,}")
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes for what is large, beside the texts, which are there already."""
+        options = self.options
+        n_features = count_features(options.dimensions, options.channels, options.bag)
+        n_clusters = getattr(options, "clusters", 0) or 0
+        n_rows, batch = self.dataset.n_labels + n_clusters, int(options.batch_size or 1)
+        activations = batch * options.dimensions * (3 * options.channels // 4 + options.max_words)
+        return {
+            # Twice: where the best epoch is not the last, it is read back beside it.
+            "label rows": 2 * 4 * n_rows * n_features + 16 * n_rows,
+            # Twice: as they are learnt, and as they are trained.
+            "word vectors": 2 * 4 * len(self.vocabulary) * options.dimensions,
+            "a batch": 4 * (12 * activations + batch * (n_clusters + 3 * n_features)),
+        }
+
+    def encoder(self) -> InceptionEncoder:
+        """The encoder as training finds it."""
+        options, vectors = self.options, self._vectors()
+        torch.manual_seed(options.seed)
+        dropout = float(options.dropout or 0)
+        sizes = (len(self.vocabulary), vectors.shape[1], options.max_words, options.channels)
+        encoder = InceptionEncoder(*sizes, dropout, options.attention, options.bag)
+        with torch.no_grad():
+            encoder.words.weight[:-1] = torch.from_numpy(vectors)
+        return encoder
 
     def _vectors(self) -> np.ndarray:
         """Word vectors to start from; a rare word has a long one, as it says more."""
@@ -238,25 +250,3 @@ def _rows(labels: Ragged, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds and values of some rows; weights of labels play no part in training."""
     part = labels.take(rows)
     return part.indptr, part.values
-
-
-def _sizes(
-    encoder: InceptionEncoder, prepared: Prepared, options: InceptionOptions, shortlisting: Shortlisting | None
-) -> dict[str, int]:
-    """Bytes for what is large. The encoder is counted with it, the texts are already there."""
-    n_labels, features, batch = prepared.dataset.n_labels, encoder.n_features, int(options.batch_size or 1)
-    n_clusters = 0 if shortlisting is None else shortlisting.tree.n_clusters
-    # Weights; they exist twice while the best epoch is read back.
-    rows = 4 * features * (n_labels + n_clusters) + 16 * (n_labels + n_clusters)
-    vectors = 4 * prepared.vectors.size
-    positions = batch * (3 * options.channels * encoder.words.embedding_dim // 4)
-    activations = 4 * 12 * (positions + batch * options.max_words * encoder.words.embedding_dim)
-    return {
-        "label rows": 2 * rows,
-        "word vectors": 2 * vectors,
-        "a batch": activations + 4 * batch * (n_clusters or 3 * 4096) + 8 * batch * features,
-    }
-
-
-def _what_helps(options: InceptionOptions) -> str:
-    return "Smaller dimensions or channels, bag=false, a larger min_count or a smaller batch_size need less."
