@@ -74,7 +74,7 @@ class InceptionOptions:
 class InceptionPlusOptions(InceptionOptions):
     """How to train with shortlists.
 
-    clusters  of labels; None: so many that each holds about 16
+    clusters  of labels; None: so many that each holds 8 labels, of very many labels 16
     top       clusters whose labels a text sees
     detached  share of the training in which the labels' head does not move the encoder
     form      synchronised, or lightxml: no residual in the meta head, and scores multiplied with its scores

@@ -29,7 +29,8 @@ from shortlist.training.validation import cut_validation
 
 log = logging.getLogger("shortlist")
 
-LABELS_PER_CLUSTER = 16
+# Small clusters are the more accurate, and cost more the more there are of them.
+LABELS_PER_CLUSTER, LABELS_PER_CLUSTER_OF_MANY, MANY_CLUSTERS = 8, 16, 8192
 CANDIDATES = 1600  # labels that a text sees
 AnyInception = TypeVar("AnyInception", bound=InceptionModel)
 
@@ -99,7 +100,8 @@ def chosen(options: InceptionOptions, n_texts: int, n_labels: int) -> InceptionO
         "validation": min(0.05, 5000 / n_texts),
     }
     if isinstance(options, InceptionPlusOptions):
-        n_clusters = min(options.clusters or -(-n_labels // LABELS_PER_CLUSTER), n_labels)
+        of_many = max(-(-n_labels // LABELS_PER_CLUSTER_OF_MANY), MANY_CLUSTERS)
+        n_clusters = min(options.clusters or -(-n_labels // LABELS_PER_CLUSTER), options.clusters or of_many, n_labels)
         top = min(max(-(-CANDIDATES * n_clusters // n_labels), 1), n_clusters)
         values |= {"clusters": n_clusters, "top": top}
     return replace(options, **{name: value for name, value in values.items() if getattr(options, name) is None})
