@@ -106,7 +106,8 @@ def test_step_equals_autograd_and_row_optimiser(seed, n_samples, n_clusters, mos
 def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_samples, n_labels, n_features, short):
     rng = np.random.default_rng(seed)
     ours = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
-    weights = torch.tensor(ours.weights.copy(), requires_grad=True)
+    before = ours.weights.copy()
+    weights = torch.tensor(before.copy(), requires_grad=True)
     biases = torch.tensor(ours.biases.copy(), requires_grad=True)
     optimiser = RowOptimiser(weights, biases)
     features = rng.standard_normal((n_samples, n_features)).astype(np.float32)
@@ -119,9 +120,12 @@ def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_samples, n
         loss, gradient = ours.step_on_all(features, positives, 0.01)
     every = [np.arange(n_labels)] * n_samples
     expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, every, positives)
-    assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-5)
-    # 16-bit products keep two to three digits, of each term and not of their sum.
-    slack = 0.02 * np.abs(expected_gradient).max() if short else 1e-5
+    # 16-bit products keep two to three digits, of each term and not of their sum; logits are such products, too.
+    assert loss == (
+        pytest.approx(expected_loss, rel=0.02, abs=0.01) if short else pytest.approx(expected_loss, 1e-4, 1e-5)
+    )
+    terms = np.abs(before).sum(axis=0).max() / n_samples  # at most; slopes are below 1 / samples
+    slack = terms / 64 if short else 1e-5
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=slack + 1e-6)
     if not short:
         np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
