@@ -84,6 +84,7 @@ class TestSettings:
             shortlist.train(data, recipe="inceptionxml", **SMALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "options"),
     [
@@ -106,6 +107,7 @@ def test_every_form_learns_and_is_saved(recipe, options, tmp_path):
     assert all(0 <= score <= 1 for score in scores)
 
 
+@pytest.mark.slow
 class TestLabelNames:
     rows = [(f"thing{i % 7}", ["x1"]) for i in range(40)] + [(f"stuff{i % 7} velvet sofa", ["x2"]) for i in range(40)]
     rows += [("plain", ["x3"])] * 3
@@ -158,6 +160,7 @@ print(shortlist.load({str(tmp_path / "model")!r}).predict("red thing3", k=1)[0].
     assert said.strip() == model.predict("red thing3", k=1)[0].label
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["extreme.weights", "encoder.words", "meta.biases", "tree.order"])
 def test_arrays_that_do_not_fit_are_refused(name, tmp_path):
     shortlist.train(colours(40), recipe="inceptionxml+", **{**SMALL, "epochs": 1}).save(tmp_path / "model")

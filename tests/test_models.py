@@ -51,7 +51,12 @@ def test_part():
     return topics(300, seed=2)
 
 
-@pytest.fixture(scope="module", params=sorted(shortlist.recipes()))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.slow if name in OPTIONS else ()) for name in sorted(shortlist.recipes())
+    ],
+)
 def recipe(request):
     return request.param
 
