@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import resource
 import sys
 import time
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--save", type=Path)
     chosen = parser.parse_args()
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     options = {name: option_value(value) for name, _, value in (item.partition("=") for item in chosen.options)}
     results = []
     for folder in chosen.folders:
