@@ -90,13 +90,9 @@ class Checkpoints:
 
     def write_metrics(self, records: list[dict[str, Any]]) -> None:
         """All records so far, one JSON line each."""
-        write_metrics(self.folder / METRICS, records)
-
-
-def write_metrics(path: Path, records: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(path) as file:
-        file.writelines(msgspec.json.encode(record) + b"\n" for record in records)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with write_atomically(self.folder / METRICS) as file:
+            file.writelines(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
