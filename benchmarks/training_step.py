@@ -42,6 +42,7 @@ from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 from shortlist.tables import plain
+from shortlist.training import batches
 from shortlist.training import learner as learner_module
 from shortlist.training.batches import BATCHES_PER_RUN, epoch_batches, padded
 from shortlist.training.learner import Learner, Shortlisting
@@ -191,7 +192,7 @@ class Ours:
                 learner.extreme.rows, "step_on_clusters", partial(timed, "label rows", rows), create=True
             ),
         ):
-            result = learner.step(batch.word_ids.numpy(), batch.labels, RATE)
+            result = learner.step(batches.Batch(batch.word_ids.numpy(), batch.labels), RATE)
         step.lap("all")
         spent["backward"] = step.seconds.pop("all") - sum(spent.values())
         step.seconds, step.loss = spent, result.loss + result.meta_loss

@@ -13,7 +13,7 @@ from shortlist.errors import DataError
 from shortlist.heads import label_rows
 from shortlist.heads.label_rows import LabelRows
 from shortlist.ragged import Ragged
-from test_heads_label_rows import random_problem
+from test_heads_label_rows import random_candidates, random_problem
 
 torch = pytest.importorskip("torch")
 
@@ -65,6 +65,18 @@ def test_steps_on_clusters_are_the_same(seed, n_samples, n_clusters, most_labels
         theirs = twin.step_on_clusters(torch.from_numpy(features), clusters, starts, positives, 0.01)
         assert_same(rows, twin, ours, theirs)
         features = rng.standard_normal(features.shape).astype(np.float32)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9), st.sampled_from([1, 3, 17]))
+def test_steps_on_labels_are_the_same(seed, n_samples, n_labels, k, n_features):
+    rng = np.random.default_rng(seed)
+    rows, twin = twins(n_labels, n_features, seed)
+    for _ in range(3):
+        candidates, positives, features = random_candidates(rng, n_samples, n_labels, k, n_features)
+        ours = rows.step_on_labels(features, candidates, positives, 0.01, threads=1)
+        theirs = twin.step_on_labels(torch.from_numpy(features), candidates, positives, 0.01)
+        assert_same(rows, twin, ours, theirs)
 
 
 @settings(max_examples=25)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -130,6 +132,116 @@ def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_samples, n
     if not short:
         np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
         np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
+
+
+def random_candidates(rng, n_samples, n_labels, k, n_features):
+    """Distinct candidates for each sample in any order, with gaps; positives among them; features."""
+    candidates = np.full((n_samples, k), -1, np.int32)
+    for line in candidates:
+        own = rng.permutation(n_labels)[: rng.integers(0, min(k, n_labels) + 1)]
+        line[rng.permutation(k)[: len(own)]] = own
+    positives = [rng.permutation(line[line >= 0])[: rng.integers(0, 4)] for line in candidates]
+    return candidates, Ragged.from_lists(positives), rng.standard_normal((n_samples, n_features)).astype(np.float32)
+
+
+def assert_rows_are_close(found, expected):
+    for name, array in expected.to_arrays().items():
+        np.testing.assert_allclose(found.to_arrays()[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+class TestStepOnLabels:
+    @settings(max_examples=30, deadline=None)
+    @given(
+        st.integers(0, 10_000),
+        st.integers(1, 9),
+        st.integers(1, 20),
+        st.integers(1, 9),
+        st.sampled_from([1, 3, 16, 33]),
+        st.sampled_from([1, 2]),
+    )
+    def test_equals_a_step_on_clusters_of_one_row(self, seed, n_samples, n_labels, k, n_features, threads):
+        rng = np.random.default_rng(seed)
+        ours, expected = (LabelRows.start(n_labels, n_features, prior=0.1, seed=seed) for _ in range(2))
+        for _ in range(3):
+            candidates, positives, features = random_candidates(rng, n_samples, n_labels, k, n_features)
+            found = ours.step_on_labels(features, candidates, positives, 0.01, threads)
+            alone = np.arange(n_labels + 1)
+            loss, gradient = expected.step_on_clusters(features, candidates, alone, positives, 0.01, threads)
+            assert found[0] == pytest.approx(loss, rel=1e-5, abs=1e-6)
+            np.testing.assert_allclose(found[1], gradient, rtol=1e-4, atol=1e-6)
+            assert_rows_are_close(ours, expected)
+        assert np.array_equal(ours.seen, expected.seen)
+
+    def test_equals_autograd_and_row_optimiser(self):
+        rng = np.random.default_rng(1)
+        ours = LabelRows.start(11, 5, prior=0.1)
+        weights, biases = (torch.tensor(array.copy(), requires_grad=True) for array in (ours.weights, ours.biases))
+        optimiser = RowOptimiser(weights, biases)
+        for _ in range(3):
+            candidates, positives, features = random_candidates(rng, 6, 11, 7, 5)
+            loss, gradient = ours.step_on_labels(features, candidates, positives, 0.01)
+            rows = [line[line >= 0] for line in candidates]
+            expected = oracle_step(weights, biases, optimiser, features, rows, positives)
+            assert loss == pytest.approx(expected[0], rel=1e-4)
+            np.testing.assert_allclose(gradient, expected[1], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
+        np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
+
+    @pytest.mark.parametrize(
+        ("candidates", "positives"),
+        [
+            ([[0]], [[0]]),
+            ([[0]], [[]]),
+            ([[-1]], [[]]),
+            ([[-1, -1], [2, -1]], [[], [2]]),
+            ([[2, 0, 1]] * 3, [[0, 1, 2]] * 3),
+        ],
+        ids=["one candidate, right", "one candidate, wrong", "none", "one of two sees one", "all of all, all right"],
+    )
+    def test_edge_shapes(self, candidates, positives):
+        candidates, positives = np.asarray(candidates, np.int32), Ragged.from_lists(positives)
+        features = np.random.default_rng(0).standard_normal((len(candidates), 3)).astype(np.float32)
+        ours, expected = LabelRows.start(3, 3, prior=0.1), LabelRows.start(3, 3, prior=0.1)
+        loss, gradient = ours.step_on_labels(features, candidates, positives, 0.1)
+        clusters = expected.step_on_clusters(features, candidates, np.arange(4), positives, 0.1)
+        assert loss == pytest.approx(clusters[0], rel=1e-5)
+        np.testing.assert_allclose(gradient, clusters[1], rtol=1e-4, atol=1e-6)
+        assert_rows_are_close(ours, expected)
+        assert ours.seen.tolist() == [int(row in candidates) for row in range(3)]
+
+    def test_no_samples(self):
+        rows = LabelRows.start(3, 2, prior=0.1)
+        none = np.zeros((0, 2), np.float32)
+        loss, gradient = rows.step_on_labels(none, np.zeros((0, 4), np.int32), Ragged.from_lists([]), 0.1)
+        assert (loss, gradient.shape) == (0, (0, 2))
+        assert not rows.seen.any()
+
+    def test_positives_that_are_no_candidates_are_refused(self):
+        rows = LabelRows.start(4, 2, prior=0.1)
+        before = rows.weights.copy()
+        for candidates in ([[1, 2]], [[-1, -1]]):
+            with pytest.raises(OptionError, match="does not see one of its positives; add those"):
+                rows.step_on_labels(np.ones((1, 2)), np.asarray(candidates, np.int32), Ragged.from_lists([[2, 3]]), 0.1)
+        assert np.array_equal(rows.weights, before)
+
+    def test_what_is_not_finite_is_reported(self):
+        rows = LabelRows.start(3, 2, prior=0.1)
+        for bad in (np.nan, np.inf):
+            with pytest.raises(DataError, match="Lower the learning rate"):
+                rows.step_on_labels(np.asarray([[1, bad]]), np.zeros((1, 1), np.int32), Ragged.from_lists([[0]]), 0.1)
+
+    def test_same_shares_same_bits_and_other_shares_nearly(self, monkeypatch):
+        results = []
+        for n_shares in (3, 3, 1):
+            monkeypatch.setattr(label_rows, "use_threads", lambda threads, n=n_shares: nullcontext(n))
+            candidates, positives, features = random_candidates(np.random.default_rng(5), 30, 40, 10, 17)
+            rows = LabelRows.start(40, 17, prior=0.05)
+            results.append((*rows.step_on_labels(features, candidates, positives, 0.01), rows.weights))
+        assert results[0][0] == results[1][0] == pytest.approx(results[2][0], rel=1e-6)
+        assert np.array_equal(results[0][1], results[1][1])
+        np.testing.assert_allclose(results[0][1], results[2][1], rtol=1e-4, atol=1e-6)
+        assert np.array_equal(results[0][2], results[1][2])
+        assert np.array_equal(results[0][2], results[2][2])
 
 
 def test_one_label_one_cluster_one_sample():

@@ -73,7 +73,7 @@ class TestSettings:
 
     def test_too_little_memory_is_refused_with_numbers_before_the_work(self, monkeypatch):
         monkeypatch.setattr("shortlist.training.memory.free_memory", lambda: 1_000_000)
-        monkeypatch.setattr("shortlist.model.inception_training.learn_vectors", None)
+        monkeypatch.setattr("shortlist.model.prepared.learn_vectors", None)
         with pytest.raises(OptionError, match=r"needs about 0\.\d+ GB .* and 0\.0 GB are free\. Smaller dimensions"):
             shortlist.train(colours(20), recipe="inceptionxml+", **{**SMALL, "dimensions": 600})
 

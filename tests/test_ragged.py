@@ -134,6 +134,17 @@ def test_texts_are_a_sequence(items, data):
         assert list(part.take(chosen)) == [items[cut][i] for i in chosen]
 
 
+@given(st.lists(st.tuples(strings, st.integers(0, 3), st.integers(0, 3)), max_size=4))
+def test_texts_one_after_the_other(parts):
+    """Parts of larger sets of texts, too: their bytes do not start at nought, and end before the others do."""
+    cut = [items[first : len(items) - last] for items, first, last in parts]
+    texts = Texts.concatenate([Texts.from_strings(i)[first : len(i) - last] for i, first, last in parts])
+    assert list(texts) == [text for part in cut for text in part]
+    assert texts.offsets[0] == 0
+    assert texts.offsets[-1] == len(texts.buffer)
+    assert texts.offsets.dtype == np.int64
+
+
 def test_texts_beyond_one_stretch_of_iteration():
     items = [f"text {i} ü" for i in range(25_000)]
     texts = Texts.from_strings(items)

@@ -12,7 +12,7 @@ from scipy.special import log_expit
 from shortlist.errors import ModelError
 from shortlist.heads import runtime
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.kernels.shortlists import add_wanted, best_of_clusters, best_of_row, top_columns
+from shortlist.kernels.shortlists import add_wanted, best_of_clusters, best_of_row, join_shortlists, top_columns
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 
@@ -96,6 +96,21 @@ class TestWithPositives:
         chosen = np.asarray([[4, -1, 9, 9], [-1, -1, 9, 9]], np.int32)
         assert add_wanted(chosen, 2, np.asarray([0, 2, 3]), np.asarray([4, 0], np.int32).repeat([1, 2])) == 1
         assert chosen.tolist() == [[4, -1, 0, -1], [-1, -1, 0, -1]]
+
+
+@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 5), st.integers(0, 4), st.integers(1, 9))
+def test_shortlists_joined(seed, n_rows, k, n_others, n_labels):
+    rng = np.random.default_rng(seed)
+    shortlists = rng.integers(-1, n_labels, (7, k)).astype(np.int32)
+    rows, others = rng.integers(7, size=n_rows), rng.integers(-1, n_labels, (n_rows, n_others)).astype(np.int32)
+    own = [rng.integers(n_labels, size=rng.integers(0, 4)).tolist() for _ in range(n_rows)]
+    positives = Ragged.from_lists(own)
+    joined = np.full((n_rows + 2, k + n_others + 3), -7, np.int32)
+    join_shortlists(shortlists, rows, others, positives.indptr, positives.values, joined[1:-1])
+    assert (joined[[0, -1]] == -7).all()
+    for line, row, other, labels in zip(joined[1:-1].tolist(), rows, others.tolist(), own, strict=True):
+        expected = sorted({*shortlists[row].tolist(), *other, *labels} - {-1})
+        assert line == expected + [-1] * (len(line) - len(expected))
 
 
 class TestBestOfClusters:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shortlist.data import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.words import ALONE
-from shortlist.text import Tokenizer
+from shortlist.text import Tokenizer, Vocabulary
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 from shortlist.text.tokenizer import character_kinds
 
@@ -158,8 +158,15 @@ def test_configuration_survives_json():
         Tokenizer(),
         Tokenizer("whitespace", False, "none", True, "english"),
         Tokenizer(stop_words=["x", "ü"]),
+        Tokenizer(beginnings=(4, 6)),
     ):
         assert Tokenizer.from_config(json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
+
+
+def test_a_configuration_from_before_there_were_beginnings():
+    config = Tokenizer("whitespace").to_config()
+    del config["beginnings"]
+    assert Tokenizer.from_config(config) == Tokenizer("whitespace")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +177,56 @@ def test_configuration_survives_json():
 def test_wrong_options(wrong):
     with pytest.raises(OptionError, match="it can be"):
         Tokenizer(**wrong)
+
+
+class TestBeginnings:
+    @given(st.lists(anything | likely, max_size=6), options, st.lists(st.integers(1, 7), min_size=1, max_size=3))
+    def test_against_words_cut_by_python(self, texts, chosen, sizes):
+        tokenizer = Tokenizer(**chosen, beginnings=tuple(sizes))
+        expected = [
+            [word[:size] for word in slow_words(text, **chosen) for size in sizes if len(word) > size] for text in texts
+        ]
+        assert [tokenizer.words(text) for text in texts] == expected
+        words, ends, counts = tokenizer.split_texts(Texts.from_strings(["before é", *texts, "after"])[1:-1])
+        bounds = [0, *ends.tolist()]
+        found = [words[a:b].tobytes().decode() for a, b in itertools.pairwise(bounds)]
+        assert found == list(itertools.chain(*expected))
+        assert counts.tolist() == [len(words) for words in expected]
+
+    @pytest.mark.parametrize(
+        ("text", "beginnings"),
+        [
+            ("houses HOUSING house hous hou", "hous house hous housi hous"),
+            ("Übergänge über", "über überg"),
+            ("Straßenbahn", "stra straß"),
+            ("हिन्दी", "हिन् हिन्द"),
+            ("обработка", "обра обраб"),
+            ("𝒳𝒴 𐐨𐐩𐐪𐐫𐐬𐐭", "𐐨𐐩𐐪𐐫 𐐨𐐩𐐪𐐫𐐬"),
+            ("日本語処理 a bc", ""),
+        ],
+    )
+    def test_characters_are_counted_and_not_bytes(self, text, beginnings):
+        assert Tokenizer(beginnings=(4, 5)).words(text) == beginnings.split()
+
+    @pytest.mark.parametrize("sizes", [(0,), (4, 0), (-1,)], ids=str)
+    def test_none_of_no_characters(self, sizes):
+        with pytest.raises(OptionError, match=r"expected numbers of characters, such as \(4, 6\)"):
+            Tokenizer(beginnings=sizes)
+
+    def test_a_vocabulary_of_them(self, tmp_path):
+        texts = ["houses übergang", "housing übergangen häuser", "", "a bc"]
+        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(beginnings=(4, 6)), min_count=2)
+        assert vocabulary.words == ["hous", "über", "überga"]
+        assert vocabulary.counts.tolist() == [2, 2, 2]
+        vocabulary.save(tmp_path / "beginnings.txt")
+        again = Vocabulary.load(tmp_path / "beginnings.txt", json.loads(json.dumps(vocabulary.to_config())))
+        assert again.tokenizer == vocabulary.tokenizer
+        for known in (vocabulary, again):
+            ids = known.encode(texts)
+            assert (ids.indptr.tolist(), ids.values.tolist()) == (encoded.indptr.tolist(), encoded.values.tolist())
+            unknown = known.encode(["Householders überall", "hou über hous"])
+            assert [known.words[i] for i in unknown.values] == ["hous", "über"]
+            assert unknown.counts.tolist() == [2, 0]
 
 
 def test_texts_without_words():

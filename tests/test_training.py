@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.errors import DataError, OptionError, Stopped
+from shortlist.heads.label_rows import LabelRows
 from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged
 from shortlist.training import memory
+from shortlist.training.batches import Batch, FeatureBatches, WordBatches
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.schedule import one_cycle
 from shortlist.training.validation import cut_validation
@@ -27,7 +29,7 @@ from shortlist.training.loop import Plan, fit  # noqa: E402
 from shortlist.training.word_optimiser import WordOptimiser  # noqa: E402
 
 N_TOPICS, WORDS_PER_TOPIC, N_FEATURES = 12, 4, 16
-PLAN = Plan(epochs=4, batch_size=8, rate=0.01, max_words=8, detached=0.25, shuffle=True)
+PLAN = Plan(epochs=4, batch_size=8, rate=0.01, detached=0.25)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +54,18 @@ class SumOfWords(torch.nn.Module):
         return {name: value.detach().numpy().copy() for name, value in self.state_dict().items()}
 
 
+class Given(torch.nn.Module):
+    def __init__(self, n_features):
+        super().__init__()
+        self.n_features = n_features
+
+    def forward(self, features):
+        return features
+
+    def to_arrays(self):
+        return {}
+
+
 def new_learner(seed=0, shortlisted=True, lightxml=False):
     torch.manual_seed(seed)
     tree = LabelTree.from_clusters(np.arange(N_TOPICS) % 4)
@@ -66,6 +80,10 @@ def topics(n_texts, seed=0):
     of_text = rng.integers(N_TOPICS, size=n_texts)
     words = [t * WORDS_PER_TOPIC + rng.integers(WORDS_PER_TOPIC, size=rng.integers(1, 6)) for t in of_text]
     return Ragged.from_lists(words), Ragged.from_lists([[t] for t in of_text])
+
+
+def topic_batches(n_texts):
+    return WordBatches(*topics(n_texts), max_words=8, padding=N_TOPICS * WORDS_PER_TOPIC, shuffle=True)
 
 
 def one_batch(n_texts=8):
@@ -155,6 +173,69 @@ class TestCutValidation:
         labels = Ragged.from_lists([[i % 10] for i in range(200)])
         first, again, other = (cut_validation(labels, 10, 0.2, seed)[1].tolist() for seed in (1, 1, 2))
         assert first == again != other
+
+
+class TestWordBatches:
+    words, labels = Ragged.from_lists([[1, 2, 3, 4, 5], [], [6, 7]]), Ragged.from_lists([[0], [1, 2], []])
+
+    def test_texts_are_cut_and_filled_and_labels_follow(self):
+        batches = WordBatches(self.words, self.labels, max_words=3, padding=9)
+        assert batches.lengths.tolist() == [3, 0, 2]
+        batch = batches.take(np.asarray([2, 0, 1]), np.random.default_rng(0))
+        assert batch.inputs.tolist() == [[6, 7, 9], [1, 2, 3], [9, 9, 9]]
+        assert [batch.positives.row(i).tolist() for i in range(3)] == [[], [0], [1, 2]]
+        assert batch.candidates is None
+
+    def test_shuffled_each_text_on_its_own_by_the_random_state_given(self):
+        batches = WordBatches(self.words, self.labels, max_words=4, padding=9, shuffle=True)
+        rows = np.asarray([0] * 50)
+        taken, again = (batches.take(rows, np.random.default_rng(1)).inputs for _ in range(2))
+        assert np.array_equal(taken, again)
+        assert {tuple(sorted(line)) for line in taken.tolist()} == {(1, 2, 3, 4)}
+        assert len({tuple(line) for line in taken.tolist()}) > 10
+        assert self.words.row(0).tolist() == [1, 2, 3, 4, 5]
+
+
+class TestFeatureBatches:
+    labels = Ragged.from_lists([[0], [7, 2], [], [5]])
+    features = np.arange(8, dtype=np.float32).reshape(4, 2)
+    shortlists = np.asarray([[3, 0], [-1, 4], [-1, -1], [6, 1]], np.int32)
+
+    def test_all_labels(self):
+        batches = FeatureBatches(self.features, self.labels, 9)
+        assert batches.lengths.tolist() == [1, 1, 1, 1]
+        batch = batches.take(np.asarray([3, 1]), np.random.default_rng(0))
+        assert batch.inputs.tolist() == [[6, 7], [2, 3]]
+        assert [batch.positives.row(i).tolist() for i in range(2)] == [[5], [7, 2]]
+        assert batch.candidates is None
+
+    def test_shortlists_and_positives(self):
+        batches = FeatureBatches(self.features, self.labels, 9, self.shortlists)
+        batch = batches.take(np.arange(4), np.random.default_rng(0))
+        assert batch.candidates.tolist() == [[0, 3, -1, -1], [2, 4, 7, -1], [-1] * 4, [1, 5, 6, -1]]
+        assert batch.candidates.dtype == np.int32
+
+    def test_and_others_at_random(self):
+        batches = FeatureBatches(self.features, self.labels, 9, self.shortlists, n_random=3)
+        rows = np.asarray([1] * 60)
+        batch, again = (batches.take(rows, np.random.default_rng(2)) for _ in range(2))
+        assert np.array_equal(batch.candidates, again.candidates)
+        lists = [[label for label in line if label >= 0] for line in batch.candidates.tolist()]
+        assert all({2, 4, 7} <= set(line) for line in lists)
+        assert all(3 <= len(line) == len(set(line)) <= 6 for line in lists)
+        assert {label for line in lists for label in line} == set(range(9))
+
+    @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 8), st.integers(0, 4), st.integers(0, 4))
+    def test_what_they_give_is_what_a_step_takes(self, seed, n_texts, n_labels, k, n_random):
+        rng = np.random.default_rng(seed)
+        labels = Ragged.from_lists([rng.permutation(n_labels)[: rng.integers(0, 4)] for _ in range(n_texts)])
+        shortlists = rng.integers(-1, n_labels, (n_texts, k)).astype(np.int32)
+        features = rng.standard_normal((n_texts, 3)).astype(np.float32)
+        batches = FeatureBatches(features, labels, n_labels, shortlists, n_random)
+        batch = batches.take(rng.integers(n_texts, size=5), rng)
+        rows = LabelRows.start(n_labels, 3, prior=0.1)
+        loss, _ = rows.step_on_labels(batch.inputs, batch.candidates, batch.positives, 0.01)
+        assert np.isfinite(loss)
 
 
 class TestDropout:
@@ -316,7 +397,7 @@ class TestLearner:
     )
     def test_steps_lower_the_loss(self, kind):
         learner = new_learner(**kind)
-        results = [learner.step(*one_batch(), rate=0.01) for _ in range(40)]
+        results = [learner.step(Batch(*one_batch()), rate=0.01) for _ in range(40)]
         assert results[-1].loss < 0.3 * results[0].loss
         if kind != {"shortlisted": False}:
             assert results[-1].meta_loss < 0.5 * results[0].meta_loss
@@ -330,7 +411,7 @@ class TestLearner:
 
         def go_on(learner):
             torch.manual_seed(5)
-            results = [learner.step(*one_batch(), rate=0.01) for _ in range(3)]
+            results = [learner.step(Batch(*one_batch()), rate=0.01) for _ in range(3)]
             return results, copied(learner.for_prediction()), copied(learner.state())
 
         go_on(learner)
@@ -344,9 +425,46 @@ class TestLearner:
             assert_equal(again[1], arrays)
             assert_equal(again[2], end)
 
+    def test_a_batch_with_candidates_moves_their_rows_and_no_others(self):
+        learner = new_learner(shortlisted=False)
+        words, positives = one_batch(2)
+        other = (positives.values + 1) % N_TOPICS
+        candidates = np.stack([positives.values, other, [-1, -1]], axis=1).astype(np.int32)
+        before = learner.extreme.rows.weights.copy()
+        first = learner.step(Batch(words, positives, candidates), rate=0.01)
+        moved = np.flatnonzero((learner.extreme.rows.weights != before).any(axis=1))
+        assert moved.tolist() == sorted({*positives.values.tolist(), *other.tolist()})
+        for _ in range(40):
+            last = learner.step(Batch(words, positives, candidates), rate=0.01)
+        assert last.loss < 0.3 * first.loss
+
+    def test_features_that_are_given(self):
+        """An encoder that has nothing to learn: neither words nor any weights."""
+        rng = np.random.default_rng(0)
+        of_text = rng.integers(N_TOPICS, size=60)
+        features = (np.eye(N_TOPICS)[of_text] + rng.normal(0, 0.1, (60, N_TOPICS))).astype(np.float32)
+        shortlists = np.stack([(of_text + 1) % N_TOPICS, (of_text + 2) % N_TOPICS], axis=1).astype(np.int32)
+        labels = Ragged.from_lists([[t] for t in of_text])
+
+        def new():
+            torch.manual_seed(0)
+            return Learner(Given(N_TOPICS), N_TOPICS, 1.0, None, threads=1)
+
+        batches = FeatureBatches(features, labels, N_TOPICS, shortlists, n_random=2)
+        plan = replace(PLAN, epochs=20, rate=0.05)
+        arrays, records = fit(new(), plan, batches, None, show_progress=False)
+        assert records[-1]["loss"] < 0.3 * records[0]["loss"]
+        again, _ = fit(new(), plan, batches, None, show_progress=False)
+        assert_equal(again, arrays)
+        learner = new()
+        learner.step(batches.take(np.arange(8), rng), rate=0.01)
+        other = new()
+        other.restore(copied(learner.state()))
+        assert_equal(other.state(), learner.state())
+
     def test_looking_at_it_changes_nothing(self):
         learner = new_learner()
-        learner.step(*one_batch(), rate=0.01)
+        learner.step(Batch(*one_batch()), rate=0.01)
         before = copied(learner.state())
         learner.for_prediction()
         assert_equal(learner.state(), before)
@@ -359,7 +477,7 @@ class TestLearner:
             learner.extreme.rows.weights *= factor
             before = copied(learner.for_prediction())
             torch.manual_seed(5)
-            learner.step(*one_batch(), rate=0.01, detached=detached)
+            learner.step(Batch(*one_batch()), rate=0.01, detached=detached)
             ends.append(copied(learner.for_prediction()))
             for name in ("extreme.weights", "extreme.block", "meta.weights", "encoder.words.weight"):
                 assert not np.array_equal(ends[-1][name], before[name])
@@ -372,7 +490,7 @@ class TestLearner:
         before = copied(learner.for_prediction())["encoder.words.weight"]
         words, positives = one_batch()
         words[0, 1:] = learner.encoder.padding
-        learner.step(words, positives, rate=0.01)
+        learner.step(Batch(words, positives), rate=0.01)
         moved = np.flatnonzero((learner.for_prediction()["encoder.words.weight"] != before).any(axis=1))
         assert moved.tolist() == sorted(set(words.ravel().tolist()) - {learner.encoder.padding})
 
@@ -390,7 +508,12 @@ class TestFit:
     def test_the_best_epoch_is_returned_and_not_the_last(self, tmp_path, kept):
         scripted = Scripted(1, 3, 3, 2)
         arrays, records = fit(
-            new_learner(), PLAN, *topics(30), scripted, Checkpoints(tmp_path, {}) if kept else None, show_progress=False
+            new_learner(),
+            PLAN,
+            topic_batches(30),
+            scripted,
+            Checkpoints(tmp_path, {}) if kept else None,
+            show_progress=False,
         )
         assert_equal(dict(sorted(arrays.items())), dict(sorted(scripted.seen[1].items())))
         assert not np.array_equal(arrays["extreme.weights"], scripted.seen[3]["extreme.weights"])
@@ -398,9 +521,9 @@ class TestFit:
 
     def test_the_last_epoch_where_it_is_the_best_and_where_nothing_is_measured(self):
         scripted = Scripted(1, 2, 3, 4)
-        measured, _ = fit(new_learner(), PLAN, *topics(30), scripted, show_progress=False)
+        measured, _ = fit(new_learner(), PLAN, topic_batches(30), scripted, show_progress=False)
         assert_equal(measured, scripted.seen[3])
-        unmeasured, records = fit(new_learner(), PLAN, *topics(30), None, show_progress=False)
+        unmeasured, records = fit(new_learner(), PLAN, topic_batches(30), None, show_progress=False)
         assert_equal(unmeasured, measured)
         assert len(records) == 4
         assert "N@5" not in records[0]
@@ -408,13 +531,15 @@ class TestFit:
     def test_patience_ends_it(self):
         scripted = Scripted(1, 5, 4, 3, 2, 1)
         arrays, records = fit(
-            new_learner(), replace(PLAN, epochs=6, patience=2), *topics(30), scripted, show_progress=False
+            new_learner(), replace(PLAN, epochs=6, patience=2), topic_batches(30), scripted, show_progress=False
         )
         assert [record["epoch"] for record in records] == [1, 2, 3, 4]
         assert_equal(dict(sorted(arrays.items())), dict(sorted(scripted.seen[1].items())))
 
     def test_records_tell_the_course(self, tmp_path):
-        _, records = fit(new_learner(), PLAN, *topics(30), validate, Checkpoints(tmp_path, {}), show_progress=False)
+        _, records = fit(
+            new_learner(), PLAN, topic_batches(30), validate, Checkpoints(tmp_path, {}), show_progress=False
+        )
         assert [record["texts"] for record in records] == [30, 60, 90, 120]
         assert records[-1]["loss"] < records[0]["loss"]
         assert set(records[0]) == {"epoch", "texts", "seconds", "loss", "meta_loss", "meta_recall", "N@5"}
@@ -424,8 +549,8 @@ class TestFit:
     def test_rates_run_through_the_whole_cycle_however_the_batches_come_out(self, n_texts):
         learner = new_learner()
         step, rates, detached = learner.step, [], []
-        learner.step = lambda *a: rates.append(a[2]) or detached.append(a[3]) or step(*a)
-        fit(learner, PLAN, *topics(n_texts), None, show_progress=False)
+        learner.step = lambda *a: rates.append(a[1]) or detached.append(a[2]) or step(*a)
+        fit(learner, PLAN, topic_batches(n_texts), None, show_progress=False)
         n_steps = 4 * -(-n_texts // 8)
         assert rates == [one_cycle(i / n_steps, 0.01) for i in range(n_steps)]
         assert detached == [i < n_steps / 4 for i in range(n_steps)]
@@ -434,17 +559,17 @@ class TestFit:
         learner = new_learner()
         step, seeds = learner.step, []
         learner.step = lambda *a: seeds.append(torch.initial_seed()) or step(*a)
-        fit(learner, PLAN, *topics(30), None, show_progress=False)
+        fit(learner, PLAN, topic_batches(30), None, show_progress=False)
         assert len(set(seeds)) == len(seeds) == 16
 
     @pytest.mark.parametrize("n_texts", [1, 9])
     def test_a_batch_of_one_text(self, n_texts):
-        arrays, _ = fit(new_learner(), PLAN, *topics(n_texts), None, show_progress=False)
+        arrays, _ = fit(new_learner(), PLAN, topic_batches(n_texts), None, show_progress=False)
         assert np.isfinite(arrays["extreme.weights"]).all()
 
     def test_same_seed_same_model_and_another_seed_another(self):
         models = [
-            fit(new_learner(), replace(PLAN, seed=seed), *topics(30), validate, show_progress=False)[0]
+            fit(new_learner(), replace(PLAN, seed=seed), topic_batches(30), validate, show_progress=False)[0]
             for seed in (1, 1, 2)
         ]
         assert_equal(models[1], models[0])
@@ -454,7 +579,7 @@ class TestFit:
         learner = new_learner()
         learner.extreme.rows.weights[3] = np.nan
         with pytest.raises(DataError, match="finite"):
-            fit(learner, PLAN, *topics(30), None, show_progress=False)
+            fit(learner, PLAN, topic_batches(30), None, show_progress=False)
 
 
 class TestStoppedTraining:
@@ -462,7 +587,14 @@ class TestStoppedTraining:
         learner, handler = new_learner(), signal.getsignal(signal.SIGINT)
         interrupt_after(learner, 6)
         with pytest.raises(Stopped, match=r"epoch 2 of 4; the training is saved in .*stopped here. To go on: --resume"):
-            fit(learner, PLAN, *topics(30), validate, Checkpoints(tmp_path / "stopped here", {}), show_progress=False)
+            fit(
+                learner,
+                PLAN,
+                topic_batches(30),
+                validate,
+                Checkpoints(tmp_path / "stopped here", {}),
+                show_progress=False,
+            )
         assert signal.getsignal(signal.SIGINT) is handler
         _, facts = Checkpoints(tmp_path / "stopped here", {}).load()
         assert (facts["epoch"], facts["step"]) == (1, 2)
@@ -471,7 +603,7 @@ class TestStoppedTraining:
         learner = new_learner()
         interrupt_after(learner, 1)
         with pytest.raises(Stopped, match="nothing is kept"):
-            fit(learner, PLAN, *topics(30), None, show_progress=False)
+            fit(learner, PLAN, topic_batches(30), None, show_progress=False)
 
     def test_a_second_ctrl_c_does_not_wait(self):
         learner = new_learner()
@@ -482,7 +614,7 @@ class TestStoppedTraining:
 
         learner.step = step
         with pytest.raises(KeyboardInterrupt) as caught:
-            fit(learner, PLAN, *topics(30), None, show_progress=False)
+            fit(learner, PLAN, topic_batches(30), None, show_progress=False)
         assert not isinstance(caught.value, Stopped)
 
     def test_ctrl_c_while_an_epoch_is_judged_is_not_forgotten(self, tmp_path):
@@ -491,20 +623,28 @@ class TestStoppedTraining:
             return validate(arrays)
 
         with pytest.raises(Stopped, match="epoch 2"):
-            fit(new_learner(), PLAN, *topics(30), interrupted, Checkpoints(tmp_path, {}), show_progress=False)
+            fit(new_learner(), PLAN, topic_batches(30), interrupted, Checkpoints(tmp_path, {}), show_progress=False)
 
     @pytest.mark.parametrize("judged", [validate, None], ids=["validation", "no validation"])
     @pytest.mark.parametrize("stops", [[1], [3, 1, 1], [4, 4], [16], [2, 11, 3]], ids=str)
     def test_it_ends_like_one_that_was_not_stopped(self, tmp_path, stops, judged):
         """Four steps an epoch: after the first, in the middle, at the end of an epoch, at the very end, repeatedly."""
-        expected, expected_records = fit(new_learner(), PLAN, *topics(30), judged, show_progress=False)
+        expected, expected_records = fit(new_learner(), PLAN, topic_batches(30), judged, show_progress=False)
         for number, stop in enumerate(stops):
             learner = new_learner(seed=number)
             interrupt_after(learner, stop)
             with pytest.raises(Stopped):
-                fit(learner, PLAN, *topics(30), judged, Checkpoints(tmp_path, {}), bool(number), show_progress=False)
+                fit(
+                    learner,
+                    PLAN,
+                    topic_batches(30),
+                    judged,
+                    Checkpoints(tmp_path, {}),
+                    bool(number),
+                    show_progress=False,
+                )
         arrays, records = fit(
-            new_learner(seed=9), PLAN, *topics(30), judged, Checkpoints(tmp_path, {}), True, show_progress=False
+            new_learner(seed=9), PLAN, topic_batches(30), judged, Checkpoints(tmp_path, {}), True, show_progress=False
         )
         assert_equal(dict(sorted(arrays.items())), dict(sorted(expected.items())))
         assert without_times(records) == without_times(expected_records)
@@ -514,21 +654,59 @@ class TestStoppedTraining:
         """As when it was killed while the model was being saved: nothing is left to do but to give the arrays."""
         checkpoints = Checkpoints(tmp_path, {}, seconds_between=0)
         judged = None if scores is None else Scripted(*scores)
-        expected, _ = fit(new_learner(), PLAN, *topics(30), judged, checkpoints, show_progress=False)
+        expected, _ = fit(new_learner(), PLAN, topic_batches(30), judged, checkpoints, show_progress=False)
         arrays, records = fit(
-            new_learner(seed=9), PLAN, *topics(30), judged, Checkpoints(tmp_path, {}), True, show_progress=False
+            new_learner(seed=9), PLAN, topic_batches(30), judged, Checkpoints(tmp_path, {}), True, show_progress=False
         )
         assert_equal(dict(sorted(arrays.items())), dict(sorted(expected.items())))
         assert len(records) == 4
 
+    @pytest.mark.parametrize(
+        "scores", [(1, 2, 3, 4), (1, 4, 3, 2), None], ids=["best last", "best earlier", "unmeasured"]
+    )
+    def test_the_end_is_saved_though_no_checkpoint_was_due(self, tmp_path, scores):
+        """Killed in what follows upon training, it does not train again."""
+        judged = None if scores is None else Scripted(*scores)
+        expected, records = fit(new_learner(), PLAN, topic_batches(30), judged, Checkpoints(tmp_path, {}), False, False)
+        _, facts = Checkpoints(tmp_path, {}).load()
+        assert (facts["epoch"], facts["step"], facts["records"]) == (4, 0, records)
+        learner = new_learner(seed=9)
+        learner.step = None
+        arrays, again = fit(learner, PLAN, topic_batches(30), judged, Checkpoints(tmp_path, {}), True, False)
+        assert_equal(dict(sorted(arrays.items())), dict(sorted(expected.items())))
+        assert again == records
+
+    def test_the_end_is_saved_where_patience_ended_it(self, tmp_path):
+        plan, judged = replace(PLAN, epochs=6, patience=2), Scripted(5, 4, 3, 2, 1, 0)
+        fit(new_learner(), plan, topic_batches(30), judged, Checkpoints(tmp_path, {}), show_progress=False)
+        _, facts = Checkpoints(tmp_path, {}).load()
+        assert (facts["epoch"], facts["step"]) == (3, 0)
+
+    def test_the_end_is_saved_where_only_the_last_epoch_was_left_to_judge(self, tmp_path):
+        learner = new_learner()
+        interrupt_after(learner, 16)
+        with pytest.raises(Stopped):
+            fit(learner, PLAN, topic_batches(30), validate, Checkpoints(tmp_path, {}), show_progress=False)
+        assert Checkpoints(tmp_path, {}).load()[1]["step"] == 4
+        fit(new_learner(), PLAN, topic_batches(30), validate, Checkpoints(tmp_path, {}), True, show_progress=False)
+        _, facts = Checkpoints(tmp_path, {}).load()
+        assert (facts["epoch"], facts["step"], len(facts["records"])) == (4, 0, 4)
+
+    def test_the_end_is_not_saved_twice(self, tmp_path, monkeypatch):
+        saved, save = [], Checkpoints.save
+        monkeypatch.setattr(Checkpoints, "save", lambda *a: saved.append(a[2]["epoch"]) or save(*a))
+        checkpoints = Checkpoints(tmp_path, {}, seconds_between=0)
+        fit(new_learner(), PLAN, topic_batches(30), None, checkpoints, show_progress=False)
+        assert saved.count(4) == 1
+
     def test_without_resume_it_does_not_start_over(self, tmp_path):
         Checkpoints(tmp_path, {}).save({}, {})
         with pytest.raises(DataError, match="unfinished training"):
-            fit(new_learner(), PLAN, *topics(30), None, Checkpoints(tmp_path, {}), show_progress=False)
+            fit(new_learner(), PLAN, topic_batches(30), None, Checkpoints(tmp_path, {}), show_progress=False)
 
     def test_resume_without_a_checkpoint_starts_from_the_beginning(self, tmp_path):
         arrays, _ = fit(
-            new_learner(), PLAN, *topics(30), None, Checkpoints(tmp_path, {}), resume=True, show_progress=False
+            new_learner(), PLAN, topic_batches(30), None, Checkpoints(tmp_path, {}), resume=True, show_progress=False
         )
-        expected, _ = fit(new_learner(), PLAN, *topics(30), None, show_progress=False)
+        expected, _ = fit(new_learner(), PLAN, topic_batches(30), None, show_progress=False)
         assert_equal(arrays, expected)

@@ -35,6 +35,15 @@ class Texts(Sequence[str]):
                 f"item {row + 1} of the texts is {text!r:.60}; expected texts, without half surrogate pairs."
             ) from None
 
+    @staticmethod
+    def concatenate(parts: Sequence[Texts]) -> Texts:
+        """The texts of all parts, one part after the other."""
+        buffers = [part.buffer[part.offsets[0] : part.offsets[-1]] for part in parts]
+        sizes = [part.sizes for part in parts]
+        if not parts:
+            return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+        return Texts(np.concatenate(buffers), bounds_of(np.concatenate(sizes)))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -10,9 +10,13 @@ from torch.nn.utils.parametrizations import spectral_norm
 class ResidualBlock(nn.Module):
     """Features stay near to what they were, so two heads over one encoder stay near to each other."""
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, identity: bool = False) -> None:
+        """`identity`: R starts as the identity, so that at first it does nothing but double what is above zero."""
         super().__init__()
-        self.linear = spectral_norm(nn.Linear(n_features, n_features, bias=False))
+        linear = nn.Linear(n_features, n_features, bias=False)
+        if identity:
+            nn.init.eye_(linear.weight)
+        self.linear = spectral_norm(linear)
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.relu(self.linear(features)) + features

@@ -62,6 +62,13 @@ class DeviceRows:
         self._move(wanted, row_gradient, bias_gradient, rate)
         return checked_loss(loss * scale), gradient
 
+    def step_on_labels(
+        self, features: Any, candidates: Any, positives: Ragged, rate: float, threads: int | None = None
+    ) -> tuple[float, Tensor]:
+        """See `LabelRows.step_on_labels`: to a device, a row is a cluster of one."""
+        alone = np.arange(self.n_labels + 1)
+        return self.step_on_clusters(features, candidates, alone, positives, rate, threads)
+
     def step_on_all(
         self, features: Any, positives: Ragged, rate: float, threads: int | None = None, logits_out: Any = None
     ) -> tuple[float, Tensor]:

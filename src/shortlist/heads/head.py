@@ -17,8 +17,9 @@ from shortlist.heads.label_rows import LabelRows
 class Head:
     """`rows(relu(R·h) + h)`, or `rows(h)` without the residual; learns one batch at a time."""
 
-    def __init__(self, rows: LabelRows, device: torch.device, residual: bool = True) -> None:
-        self.block = ResidualBlock(rows.weights.shape[1]).to(device) if residual else nn.Identity()
+    def __init__(self, rows: LabelRows, device: torch.device, residual: bool = True, identity: bool = False) -> None:
+        n_features = rows.weights.shape[1]
+        self.block = ResidualBlock(n_features, identity).to(device) if residual else nn.Identity()
         self.rows = rows if device.type == "cpu" else DeviceRows(rows, device)
 
     def learn(self, features: Tensor, step: Callable[[Any], tuple[float, Any]]) -> float:

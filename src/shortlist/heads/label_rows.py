@@ -1,8 +1,8 @@
 """`LabelRows`: one row of weights and a bias for each label, with what the optimiser remembers beside them.
 
-The rows are trained where they lie: `step_on_clusters` and `step_on_all` make one pass over the rows that anybody in
-the batch wants and give back the loss and the gradient for the features. A `LabelRows` holds a contiguous range of
-labels and does not know whether there are others.
+The rows are trained where they lie: `step_on_clusters`, `step_on_labels` and `step_on_all` make one pass over the
+rows that anybody in the batch wants and give back the loss and the gradient for the features. A `LabelRows` holds a
+contiguous range of labels and does not know whether there are others.
 
 The optimiser is Adam cut down to what the heavy layer needs: the gradient of a row is measured by the root of its
 mean square, one number for the whole row, and there is no momentum. It learns as well as full Adam (docs/lab-book.md)
@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, move_rows, samples_by_cluster
+from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, label_step, move_rows, samples_by_cluster
 from shortlist.kernels.threads import use_threads
 from shortlist.ragged import Ragged
 
@@ -76,25 +76,43 @@ class LabelRows:
         Gives the loss (binary cross-entropy, summed over labels, averaged over samples) and the gradient for
         the features, taken before the rows move.
         """
+        home = np.searchsorted(starts, positives.values, side="right") - 1
+        return self._step_on_wanted(features, clusters, starts, home, positives, rate, threads)
+
+    def step_on_labels(
+        self, features: np.ndarray, candidates: np.ndarray, positives: Ragged, rate: float, threads: int | None = None
+    ) -> tuple[float, np.ndarray]:
+        """Learn from a batch in which each sample sees its own candidates (samples × K), whatever these are.
+
+        No row may stand twice among the candidates of a sample, -1 is for none, and its positives must be among
+        them. Gives what `step_on_clusters` gives.
+        """
+        return self._step_on_wanted(features, candidates, None, positives.values, positives, rate, threads)
+
+    def _step_on_wanted(
+        self,
+        features: np.ndarray,
+        clusters: np.ndarray,
+        starts: np.ndarray | None,
+        home: np.ndarray,
+        positives: Ragged,
+        rate: float,
+        threads: int | None,
+    ) -> tuple[float, np.ndarray]:
+        """A step on clusters of rows, or on rows (`starts` is None); `home`: the cluster of each positive."""
         features = np.ascontiguousarray(features, np.float32)
         n_samples = len(features)
-        home = np.searchsorted(starts, positives.values, side="right") - 1
         if not np.all(np.any(clusters[positives.row_of_value] == home[:, None], axis=1)):
-            raise OptionError("a sample does not see the cluster of one of its positives; add those clusters")
+            raise OptionError("a sample does not see one of its positives; add those clusters, or labels")
+        bounds_of_rows = np.arange(self.n_labels + 1) if starts is None else starts
         with use_threads(threads) as n_shares:
-            wanted, bounds, samples = samples_by_cluster(clusters, len(starts) - 1)
-            cuts = even_shares(wanted, bounds, starts, n_shares)
+            wanted, bounds, samples = samples_by_cluster(clusters, len(bounds_of_rows) - 1)
+            cuts = even_shares(wanted, bounds, bounds_of_rows, n_shares)
             by_row = np.argsort(positives.values, kind="stable")
             gradients = np.zeros((n_shares, n_samples, features.shape[1]), np.float32)
             losses = np.zeros(n_shares, np.float64)
-            cluster_step(
-                self.weights,
-                self.biases,
-                self.mean_squares,
-                self.bias_squares,
-                self.seen,
-                features,
-                starts,
+            rows = (self.weights, self.biases, self.mean_squares, self.bias_squares, self.seen, features)
+            batch = (
                 wanted,
                 bounds,
                 samples,
@@ -106,6 +124,10 @@ class LabelRows:
                 gradients,
                 losses,
             )
+            if starts is None:
+                label_step(*rows, *batch)
+            else:
+                cluster_step(*rows, starts, *batch)
         return checked_loss(float(losses.sum()) / max(n_samples, 1)), gradients.sum(axis=0)
 
     def step_on_all(

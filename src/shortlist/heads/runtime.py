@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from shortlist.errors import ModelError
-from shortlist.kernels.shortlists import best_of_clusters, best_of_row
+from shortlist.kernels.shortlists import best_of_clusters, best_of_row, score_rows
 from shortlist.kernels.threads import use_threads
 
 ROWS_PER_BLOCK = 8192
@@ -45,6 +45,13 @@ class HeadRuntime:
                 logits = inner @ self.weights[block].T + self.biases[block]
                 best_of_row(logits, begin, min(begin, k), ids, scores)
         return ids, scores
+
+    def logits_of(self, features: np.ndarray, candidates: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The logits of each sample's candidates (samples × K rows, -1 for none)."""
+        logits = np.empty(candidates.shape, np.float32)
+        with use_threads(threads):
+            score_rows(self.weights, self.biases, self.inner(features), candidates, logits)
+        return logits
 
     def best_of(
         self,

@@ -244,6 +244,62 @@ def cluster_step(
         losses[share] = loss
 
 
+@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
+def label_step(
+    weights,
+    biases,
+    mean_squares,
+    bias_squares,
+    seen,
+    features,
+    wanted,
+    bounds,
+    samples,
+    positive_rows,
+    positive_samples,
+    cuts,
+    rate,
+    scale,
+    gradients,
+    losses,
+):
+    """`cluster_step` where each wanted row stands alone: what is taken together are its samples, not its neighbours."""
+    n_features = features.shape[1]
+    for share in prange(len(cuts) - 1):
+        most = 0
+        for i in range(cuts[share], cuts[share + 1]):
+            most = max(most, bounds[i + 1] - bounds[i])
+        gradient = np.empty(n_features, np.float32)
+        logits, slopes = np.empty(most, np.float32), np.empty(most, np.float32)
+        loss = 0.0
+        for i in range(cuts[share], cuts[share + 1]):
+            row, who = wanted[i], samples[bounds[i] : bounds[i + 1]]
+            n = len(who)
+            for j in range(n):
+                logits[j] = biases[row] + dot(features[who[j]], weights[row])
+            loss += entropy_row(logits[:n], slopes[:n], scale)
+            positive = np.searchsorted(positive_rows, row)
+            while positive < len(positive_rows) and positive_rows[positive] == row:
+                j = np.searchsorted(who, positive_samples[positive])
+                slopes[j] -= scale
+                loss -= logits[j]
+                positive += 1
+            gradient[:] = 0
+            bias_gradient = np.float32(0)
+            for j in range(n):
+                bias_gradient += slopes[j]
+                _add_scaled(gradients[share, who[j]], slopes[j], weights[row])
+            _add_rows(gradient, slopes[:n], features, who)
+            move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate)
+        losses[share] = loss
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+def _add_scaled(target, factor, row):
+    for i in range(len(target)):
+        target[i] += factor * row[i]
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def move_rows(weights, biases, mean_squares, bias_squares, seen, gradients, bias_gradients, rate):
     """`move_row` on each row of a block."""

@@ -109,3 +109,79 @@ def best_of_row(logits, first, filled, ids, scores):
             score = logits[row, column]
             if n < ids.shape[1] or score > scores[row, -1]:
                 n = insert_best(first + column, score, ids[row], scores[row], n)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def join_shortlists(shortlists, rows, others, indptr, positives, joined):
+    """For each of the `rows` its shortlist, the others and the positives as one list without repeats, -1 behind."""
+    for i in prange(len(rows)):
+        shortlist, own = shortlists[rows[i]], positives[indptr[i] : indptr[i + 1]]
+        everything = np.concatenate((shortlist, others[i], own.astype(np.int32)))
+        everything.sort()
+        filled = 0
+        for j in range(len(everything)):
+            if everything[j] >= 0 and (j == 0 or everything[j] != everything[j - 1]):
+                joined[i, filled] = everything[j]
+                filled += 1
+        joined[i, filled:] = -1
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
+def score_rows(weights, biases, features, candidates, logits):
+    """The logits of each sample's candidates; −∞ for those that are -1."""
+    for sample in prange(len(features)):
+        for i in range(candidates.shape[1]):
+            row = candidates[sample, i]
+            logits[sample, i] = biases[row] + dot(weights[row], features[sample]) if row >= 0 else -np.inf
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def merge_neighbours(
+    found, cosines, owner, texts, text_cosines, indptr, labels, share, n_labels, n_shares, ids, similarities, votes
+):
+    """One shortlist of labels from the nearest representatives of labels and the nearest texts.
+
+    The texts vote for their labels, with the fourth power of their cosine, as shares of all votes. A label's
+    similarity is `share` of its votes and the rest of its cosine; one that came from the texts alone has the least
+    cosine that was found.
+    """
+    for part in prange(n_shares):
+        place = np.full(n_labels, -1, np.int32)
+        most = found.shape[1] + texts.shape[1] * 8
+        for query in range(part, len(found), n_shares):
+            names, cosine, vote = np.empty(most, np.int32), np.empty(most, np.float32), np.zeros(most, np.float32)
+            n, least = 0, np.float32(1)
+            for i in range(found.shape[1]):
+                if found[query, i] < 0:
+                    continue
+                label = owner[found[query, i]]
+                least = min(least, cosines[query, i])
+                if place[label] < 0:
+                    place[label], names[n], cosine[n] = n, label, cosines[query, i]
+                    n += 1
+            total = np.float32(0)
+            for i in range(texts.shape[1]):
+                if texts[query, i] < 0 or text_cosines[query, i] <= 0:
+                    continue
+                weight = text_cosines[query, i] ** 4
+                total += weight
+                for at in range(indptr[texts[query, i]], indptr[texts[query, i] + 1]):
+                    label = labels[at]
+                    if place[label] < 0:
+                        if n == most:
+                            continue
+                        place[label], names[n], cosine[n] = n, label, least
+                        n += 1
+                    vote[place[label]] += weight
+            filled = 0
+            of_label = np.empty(n, np.float32)
+            for j in range(n):
+                place[names[j]] = -1
+                vote[j] /= max(total, np.float32(1e-9))
+                of_label[j] = share * vote[j] + (1 - share) * cosine[j]
+            for j in np.argsort(-of_label)[: ids.shape[1]]:
+                ids[query, filled], similarities[query, filled], votes[query, filled] = names[j], cosine[j], vote[j]
+                filled += 1
+            ids[query, filled:] = -1
+            similarities[query, filled:] = 0
+            votes[query, filled:] = 0

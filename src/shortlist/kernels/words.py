@@ -87,6 +87,34 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
 
 
 @njit(cache=True, nogil=True)
+def cut_beginnings(words, word_ends, word_counts, sizes):
+    """Of every word its first so many characters, for each size that it is longer than; as `split_words` gives words."""
+    out = np.empty(len(words) * len(sizes), np.uint8)
+    ends = np.empty(len(word_ends) * len(sizes), np.int64)
+    counts = np.zeros(len(word_counts), np.int64)
+    filled = count = word = start = 0
+    for row in range(len(word_counts)):
+        for _ in range(word_counts[row]):
+            end = word_ends[word]
+            for size in sizes:
+                at, n = start, 0
+                while at < end and n < size:
+                    at += 1
+                    while at < end and words[at] & 0xC0 == 0x80:
+                        at += 1
+                    n += 1
+                if at < end:
+                    out[filled : filled + at - start] = words[start:at]
+                    filled += at - start
+                    ends[count] = filled
+                    count += 1
+                    counts[row] += 1
+            start = end
+            word += 1
+    return out[:filled], ends[:count], counts
+
+
+@njit(cache=True, nogil=True)
 def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_counts, ids, id_counts):
     """The ids of all words, row by row; how many ids were written.
 

@@ -15,6 +15,8 @@ from shortlist.heads.runtime import HeadRuntime
 from shortlist.labels.tree import LabelTree
 from shortlist.model.base import Model, as_texts
 from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.options import TextOptions
+from shortlist.model.reranker import Reranker
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.clusters import top_clusters
 from shortlist.text import Vocabulary
@@ -23,51 +25,27 @@ ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.j
 
 
 @dataclass(frozen=True)
-class InceptionOptions:
+class InceptionOptions(TextOptions):
     """How to train; what is None is chosen from the data.
 
     epochs       passes over the texts
     batch_size   texts a step
     rate         peak of the learning rate
     dropout      share of the features that is left out at random
-    dimensions   of the word vectors
-    vectors      file of word vectors to start from (GloVe or fastText text, .npy); else learnt from the texts
-    min_count    words with fewer occurrences are left out
-    max_words    words of a text that are looked at
     channels     of the convolutions
     attention    whether words and dimensions look at each other before the convolutions
     bag          whether the sum of the word vectors stands beside the convolutions' features
     shuffle      put the words of a text in another order each time
-    label_texts  learn from the labels' names, too, where their words are known from the texts
-    validation   share of the texts that is held out to find the best epoch; 0 for none
-    patience     stop when so many epochs brought nothing better
-    threads      as many as there are cores, if None
-    device       cpu, cuda, or auto: CUDA where there is one
-    checkpoints  folder for checkpoints; none are written without
-    resume       go on from the checkpoint there
     """
 
     epochs: int | None = None
     batch_size: int | None = None
     rate: float | None = None
     dropout: float | None = None
-    dimensions: int = 300
-    vectors: str = ""
-    min_count: int = 1
-    max_words: int = 32
     channels: int = 32
     attention: bool = True
     bag: bool = True
     shuffle: bool = True
-    label_texts: bool = True
-    validation: float | None = None
-    patience: int = 10
-    seed: int = 0
-    threads: int | None = None
-    device: str = "auto"
-    checkpoints: str = ""
-    resume: bool = False
-    minutes_between_checkpoints: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -148,10 +126,15 @@ class InceptionModel(Model):
     Options: ClassVar[type[InceptionOptions]] = InceptionOptions
 
     def __init__(
-        self, arrays: dict[str, np.ndarray], vocabulary: Vocabulary, records: list[dict[str, Any]], **common: Any
+        self,
+        arrays: dict[str, np.ndarray],
+        vocabulary: Vocabulary,
+        records: list[dict[str, Any]],
+        reranker: Reranker | None = None,
+        **common: Any,
     ) -> None:
         super().__init__(**common)
-        self.vocabulary, self._arrays, self.records = vocabulary, arrays, records
+        self.vocabulary, self._arrays, self.records, self.reranker = vocabulary, arrays, records, reranker
         lightxml = self.options.get("form") == "lightxml"
         self._network = Network(arrays, self.options["max_words"], len(self.label_names), lightxml)
         if self._network.encoder.n_words != len(vocabulary):
@@ -167,7 +150,13 @@ class InceptionModel(Model):
         return train_inception(cls, dataset, options)
 
     def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        return self._network.rank(self.vocabulary.encode(as_texts(inputs)), k, self.options.get("top", 0), threads)
+        texts = as_texts(inputs)
+        word_ids = self.vocabulary.encode(texts)
+        n_first = k if self.reranker is None else max(k, self.reranker.n_candidates)
+        ids, probabilities = self._network.rank(word_ids, n_first, self.options.get("top", 0), threads)
+        if self.reranker is None:
+            return ids, probabilities
+        return self.reranker.rerank(texts, word_ids, ids, probabilities, k, threads)
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         writer.arrays(ARRAYS, self._arrays)
@@ -175,14 +164,21 @@ class InceptionModel(Model):
         curves = [{name: value for name, value in record.items() if name != "seconds"} for record in self.records]
         writer.lines(METRICS, curves)
         self.vocabulary.save(writer.path(VOCABULARY))
-        return {"vocabulary": self.vocabulary.to_config()}
+        config: dict[str, Any] = {"vocabulary": self.vocabulary.to_config()}
+        if self.reranker is not None:
+            config["reranker"] = self.reranker.write(writer)
+        return config
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> InceptionModel:
         arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases")
         try:
             vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
-            return cls(arrays, vocabulary, reader.lines(METRICS), **common)
+            reranker = None
+            if "reranker" in reader.config.extra:
+                settings = reader.config.extra["reranker"]
+                reranker = Reranker.read(reader, settings, vocabulary, len(common["label_names"]))
+            return cls(arrays, vocabulary, reader.lines(METRICS), reranker, **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 

@@ -61,6 +61,13 @@ _RECIPES = [
         "minutes to hours on 2 cores; hardly grows with the number of labels",
         "for many labels, up to millions",
     ),
+    Recipe(
+        "astec",
+        "shortlist.model.deepxml:AstecModel",
+        "sums of word vectors, shortlists by nearest neighbours, a row of weights a label, re-ranked by its words",
+        "minutes to an hour on 2 cores; hardly grows with the number of labels",
+        "as a strong model that trains quickly, for any number of labels",
+    ),
 ]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
-from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, split_words
+from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_beginnings, split_words
 from shortlist.ragged import bounds_of
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 
@@ -52,6 +52,8 @@ class Tokenizer:
                       inside the words. Otherwise they vanish
     stop_words        words to leave out: "english", a list, or none (the default: what is noise in one
                       language carries meaning in another)
+    beginnings        instead of each word, its first so many characters, for each of these numbers that it is longer
+                      than: a stemmer for any language that bends its words at the end
 
     >>> Tokenizer().words("JBL wireless-headphones, 2021!")
     ['jbl', 'wireless', 'headphones', '2021']
@@ -62,6 +64,7 @@ class Tokenizer:
     normalisation: Normalisation = "NFKC"
     keep_punctuation: bool = False
     stop_words: str | tuple[str, ...] = ()
+    beginnings: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.split not in get_args(Split):
@@ -70,6 +73,8 @@ class Tokenizer:
             raise OptionError(f"normalisation is {self.normalisation!r}; it can be NFKC, NFC or none")
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise OptionError(f'stop_words is {self.stop_words!r}; it can be "english" or a list of words')
+        if any(size < 1 for size in self.beginnings):
+            raise OptionError(f"beginnings is {self.beginnings}; expected numbers of characters, such as (4, 6)")
         if not isinstance(self.stop_words, str):
             # Sorted: a set would come in another order, and be saved in another, each time.
             object.__setattr__(self, "stop_words", tuple(sorted(self.stop_words)))
@@ -97,7 +102,10 @@ class Tokenizer:
         counts = np.empty(len(texts), np.int64)
         kinds = character_kinds(self.split, self.keep_punctuation)
         count = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
-        return words[: ends[count - 1] if count else 0], ends[:count], counts
+        words, ends = words[: ends[count - 1] if count else 0], ends[:count]
+        if self.beginnings:
+            return cut_beginnings(words, ends, counts, np.asarray(self.beginnings))
+        return words, ends, counts
 
     def _normalised(self, texts: Texts) -> Texts:
         """Texts beyond ASCII normalised and lower-cased; the others as they are."""
@@ -128,7 +136,11 @@ class Tokenizer:
     @staticmethod
     def from_config(config: dict[str, Any]) -> Tokenizer:
         stop_words = config.get("stop_words", ())
-        return Tokenizer(**{**config, "stop_words": stop_words if isinstance(stop_words, str) else tuple(stop_words)})
+        lists = {
+            "stop_words": stop_words if isinstance(stop_words, str) else tuple(stop_words),
+            "beginnings": tuple(config.get("beginnings", ())),
+        }
+        return Tokenizer(**{**config, **lists})
 
 
 @lru_cache(maxsize=4)

@@ -1,15 +1,77 @@
-"""Batches of texts of about equal length: short texts then do not wait for long ones."""
+"""Batches: texts of about equal length, so that short ones do not wait for long ones, or features with shortlists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from shortlist.kernels.shortlists import join_shortlists
 from shortlist.ragged import Ragged
 
 # Texts are shuffled, then sorted by length within runs of so many batches, so that batches stay random enough.
 BATCHES_PER_RUN = 50
+
+
+class Batch(NamedTuple):
+    """What an encoder takes, the right labels, and the labels each text sees (None: those its learner chooses)."""
+
+    inputs: np.ndarray
+    positives: Ragged
+    candidates: np.ndarray | None = None
+
+
+class Batches(Protocol):
+    """Where a training loop gets its batches from."""
+
+    lengths: np.ndarray
+
+    def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch: ...
+
+
+class WordBatches:
+    """Texts as word ids, with all that is behind `max_words` cut off; in another order each time if `shuffle`."""
+
+    def __init__(
+        self, word_ids: Ragged, labels: Ragged, max_words: int = 32, padding: int = -1, shuffle: bool = False
+    ) -> None:
+        self.word_ids, self.labels, self.shuffle = word_ids, labels, shuffle
+        self.max_words, self.padding = max_words, padding
+        self.lengths = np.minimum(word_ids.counts, max_words)
+
+    def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        words = padded(self.word_ids, rows, self.max_words, self.padding)
+        return Batch(rng.permuted(words, axis=1) if self.shuffle else words, self.labels.take(rows))
+
+
+@dataclass
+class FeatureBatches:
+    """Features that are given, and labels for each text to be trained on beside its own and `n_random` others.
+
+    shortlists  texts × K labels, -1 for none; None for all labels
+    """
+
+    features: np.ndarray
+    labels: Ragged
+    n_labels: int
+    shortlists: np.ndarray | None = None
+    n_random: int = 0
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.ones(len(self.features), np.int64)
+
+    def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        positives = self.labels.take(rows)
+        if self.shortlists is None:
+            return Batch(self.features[rows], positives)
+        others = rng.integers(self.n_labels, size=(len(rows), self.n_random), dtype=np.int32)
+        most = self.shortlists.shape[1] + self.n_random + int(positives.counts.max(initial=0))
+        candidates = np.empty((len(rows), most), np.int32)
+        join_shortlists(self.shortlists, rows, others, positives.indptr, positives.values, candidates)
+        return Batch(self.features[rows], positives, candidates)
 
 
 def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> Iterator[np.ndarray]:

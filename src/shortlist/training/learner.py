@@ -18,6 +18,7 @@ from shortlist.kernels.threads import use_threads
 from shortlist.labels.tree import LabelTree
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
+from shortlist.training.batches import Batch
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.word_optimiser import WordOptimiser
 
@@ -44,8 +45,9 @@ class StepResult:
 class Learner:
     """An encoder and its heads in training.
 
-    Without `shortlisting` every text sees all labels. With it, a meta head over clusters learns on all clusters and
-    the labels' head on those of the clusters that the meta head ranks best, and of the positives' clusters.
+    Without `shortlisting` every text sees all labels, or the candidates that its batch brings. With it, a meta head
+    over clusters learns on all clusters and the labels' head on those of the clusters that the meta head ranks best,
+    and of the positives' clusters.
     """
 
     def __init__(
@@ -57,13 +59,15 @@ class Learner:
         seed: int = 0,
         threads: int | None = None,
         device: str = "cpu",
+        identity: bool = False,
     ) -> None:
+        """`identity`: the labels' residual block starts as the identity, not at random."""
         keep_freed_memory()
         self.device = chosen_device(device)
         self.encoder = encoder.to(self.device)
         self.shortlisting, self.threads = shortlisting, threads
         rows = LabelRows.start(n_labels, encoder.n_features, labels_per_text / n_labels, seed)
-        self.extreme = Head(rows, self.device)
+        self.extreme = Head(rows, self.device, identity=identity)
         self.meta = None
         if shortlisting is not None:
             tree = shortlisting.tree
@@ -76,40 +80,47 @@ class Learner:
         self._modules = nn.ModuleDict(
             {"encoder": self.encoder, **{f"{n}_block": h.block for n, h in self.heads.items()}}
         )
-        self._words = WordOptimiser(encoder.words.weight)
-        dense = [parameter for parameter in self._modules.parameters() if parameter is not encoder.words.weight]
+        vectors = encoder.words.weight if hasattr(encoder, "words") else None
+        self._words = None if vectors is None else WordOptimiser(vectors)
+        dense = [parameter for parameter in self._modules.parameters() if parameter is not vectors]
         self._dense = torch.optim.Adam(dense)
 
     @property
     def heads(self) -> dict[str, Head]:
         return {"extreme": self.extreme} | ({} if self.meta is None else {"meta": self.meta})
 
-    def step(self, words: np.ndarray, positives: Ragged, rate: float, detached: bool = False) -> StepResult:
-        """Learn from one batch: word ids (texts × words) and the labels of each text.
+    def step(self, batch: Batch, rate: float, detached: bool = False) -> StepResult:
+        """Learn from one batch.
 
         `detached`: the labels' head learns, but what it would have the encoder change is not passed on.
         """
         self._modules.train()
         with torch_threads(self.threads):
-            inputs = torch.from_numpy(words).to(self.device)
+            inputs = torch.from_numpy(batch.inputs).to(self.device)
             short = self.device.type == "cpu" and has_short_products()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=short):
                 features = self.encoder(inputs)
             shared = features.detach().float().requires_grad_()
-            if self.meta is None:
-                loss = self.extreme.learn(
-                    shared, lambda inner: self.extreme.rows.step_on_all(inner, positives, rate, self.threads)
-                )
-                result = StepResult(loss)
+            if self.meta is not None:
+                result = self._shortlisted_step(shared, batch.positives, rate, detached)
             else:
-                result = self._shortlisted_step(shared, positives, rate, detached)
-            features.backward(shared.grad.to(features.dtype))
+                result = StepResult(self.extreme.learn(shared, lambda inner: self._step_on_rows(inner, batch, rate)))
+            if features.requires_grad:
+                features.backward(shared.grad.to(features.dtype))
             for group in self._dense.param_groups:
                 group["lr"] = rate
             self._dense.step()
             self._dense.zero_grad()
-            self._words.step(rate)
+            if self._words is not None:
+                self._words.step(rate)
         return result
+
+    def _step_on_rows(self, inner: Any, batch: Batch, rate: float) -> tuple[float, Any]:
+        """On the candidates of the batch, or on all labels where it has none."""
+        rows = self.extreme.rows
+        if batch.candidates is None:
+            return rows.step_on_all(inner, batch.positives, rate, self.threads)
+        return rows.step_on_labels(inner, batch.candidates, batch.positives, rate, self.threads)
 
     def _shortlisted_step(self, shared: Tensor, positives: Ragged, rate: float, detached: bool) -> StepResult:
         assert self.meta is not None
@@ -136,7 +147,8 @@ class Learner:
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes in training, to go on from later."""
         tensors = {f"module.{name}": tensor for name, tensor in self._modules.state_dict().items()}
-        tensors |= {f"words.{name}": tensor for name, tensor in self._words.state().items()}
+        if self._words is not None:
+            tensors |= {f"words.{name}": tensor for name, tensor in self._words.state().items()}
         for number, moments in self._dense.state_dict()["state"].items():
             tensors |= {f"adam.{number}.{name}": tensor for name, tensor in moments.items()}
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
@@ -149,8 +161,9 @@ class Learner:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         modules = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
         self._modules.load_state_dict(modules)
-        for name, tensor in self._words.state().items():
-            tensor.copy_(tensors[f"words.{name}"])
+        if self._words is not None:
+            for name, tensor in self._words.state().items():
+                tensor.copy_(tensors[f"words.{name}"])
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("adam."):

@@ -18,8 +18,7 @@ import torch
 
 from shortlist.errors import Stopped
 from shortlist.progress import Progress
-from shortlist.ragged import Ragged
-from shortlist.training.batches import epoch_batches, padded
+from shortlist.training.batches import Batches, epoch_batches
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.learner import Learner, StepResult, need_finite
 from shortlist.training.schedule import one_cycle
@@ -38,16 +37,13 @@ class Plan:
 
     rate      the peak of the learning rate
     detached  for this share of the training the labels' head does not move the encoder
-    shuffle   put the words of each text in another order every time it is seen
     patience  stop when this many epochs brought nothing better
     """
 
     epochs: int
     batch_size: int
     rate: float
-    max_words: int
     detached: float = 0.0
-    shuffle: bool = False
     patience: int = 10
     seed: int = 0
 
@@ -55,8 +51,7 @@ class Plan:
 def fit(
     learner: Learner,
     plan: Plan,
-    word_ids: Ragged,
-    labels: Ragged,
+    batches: Batches,
     validate: Callable[[Arrays], dict[str, float]] | None,
     checkpoints: Checkpoints | None = None,
     resume: bool = False,
@@ -67,7 +62,7 @@ def fit(
 
     `validate` measures arrays that a model predicts with. Without it, the last epoch counts as the best.
     """
-    run = _Run(learner, plan, word_ids, labels, validate, checkpoints, show_progress, tensorboard)
+    run = _Run(learner, plan, batches, validate, checkpoints, show_progress, tensorboard)
     with contextlib.ExitStack() as stack:
         if checkpoints is None:
             run.best_folder = Checkpoints(stack.enter_context(tempfile.TemporaryDirectory(prefix="shortlist-")), {})
@@ -85,23 +80,23 @@ class _Run:
         self,
         learner: Learner,
         plan: Plan,
-        word_ids: Ragged,
-        labels: Ragged,
+        batches: Batches,
         validate: Callable[[Arrays], dict[str, float]] | None,
         checkpoints: Checkpoints | None,
         show_progress: bool,
         tensorboard: Any,
     ) -> None:
-        self.learner, self.plan, self.word_ids, self.labels = learner, plan, word_ids, labels
+        self.learner, self.plan, self.batches = learner, plan, batches
         self.validate, self.checkpoints = validate, checkpoints
         self.best_folder = checkpoints
         self.show_progress, self.tensorboard = show_progress, tensorboard
-        self.lengths = np.minimum(word_ids.counts, plan.max_words)
-        self.steps_per_epoch = -(-len(word_ids) // plan.batch_size)
+        self.n_texts = len(batches.lengths)
+        self.steps_per_epoch = -(-self.n_texts // plan.batch_size)
         self.epoch = self.step = 0  # the next step to take, counted within its epoch
         self.sums = _Sums()
         self.records: list[dict[str, Any]] = []
         self.seconds = 0.0
+        self.unsaved = False
 
     def go_on(self) -> None:
         """From the latest checkpoint, if there is one."""
@@ -123,6 +118,8 @@ class _Run:
             while self.epoch < self.plan.epochs and not self._hopeless():
                 self._finish_epoch(stopped)
                 arrays = self._judge()
+        if self.checkpoints is not None and self.unsaved:
+            self._save()  # what follows upon training may take long, too
         best = _best_epoch(self.records)
         if best != self.epoch:
             assert self.best_folder is not None
@@ -137,16 +134,17 @@ class _Run:
         """Take the steps of this epoch that are still to be taken."""
         total = self.plan.epochs * self.steps_per_epoch
         started = time.monotonic()
-        epoch_batches_left = enumerate(epoch_batches(self.lengths, self.plan.batch_size, self.plan.seed, self.epoch))
+        lengths = self.batches.lengths
+        epoch_batches_left = enumerate(epoch_batches(lengths, self.plan.batch_size, self.plan.seed, self.epoch))
         what = f"epoch {self.epoch + 1}/{self.plan.epochs}"
-        with Progress(what, len(self.word_ids), "texts", self.show_progress) as progress:
-            progress.advance(min(self.step * self.plan.batch_size, len(self.word_ids)))
+        with Progress(what, self.n_texts, "texts", self.show_progress) as progress:
+            progress.advance(min(self.step * self.plan.batch_size, self.n_texts))
             for number, rows in epoch_batches_left:
                 if number < self.step:
                     continue
                 rate = one_cycle((self.epoch * self.steps_per_epoch + number) / total, self.plan.rate)
                 self.sums.add(self._step(rows, number, rate), len(rows))
-                self.step = number + 1
+                self.step, self.unsaved = number + 1, True
                 progress.advance(len(rows))
                 progress.note(f"loss {self.sums.loss:.3f}, rate {rate:.5f}")
                 if stopped.is_set():
@@ -162,21 +160,19 @@ class _Run:
         plan = self.plan
         if len(rows) == 1:
             rows = np.repeat(rows, 2)  # batch norm needs two
-        words = padded(self.word_ids, rows, plan.max_words, self.learner.encoder.padding)
         rng = np.random.default_rng([plan.seed, self.epoch, number, 1])
-        if plan.shuffle:
-            words = rng.permuted(words, axis=1)
+        batch = self.batches.take(rows, rng)
         torch.manual_seed(int(rng.integers(2**62)))
         detached = self.epoch * self.steps_per_epoch + number < plan.detached * plan.epochs * self.steps_per_epoch
-        return self.learner.step(words, self.labels.take(rows), rate, detached)
+        return self.learner.step(batch, rate, detached)
 
     def _judge(self) -> Arrays:
         """The end of an epoch: measure, remember, save."""
         arrays = self.learner.for_prediction()
         need_finite(arrays)
         scores = {} if self.validate is None else self.validate(arrays)
-        self.epoch, self.step = self.epoch + 1, 0
-        record = {"epoch": self.epoch, "texts": self.epoch * len(self.word_ids), "seconds": round(self.seconds, 1)}
+        self.epoch, self.step, self.unsaved = self.epoch + 1, 0, True
+        record = {"epoch": self.epoch, "texts": self.epoch * self.n_texts, "seconds": round(self.seconds, 1)}
         record |= {"loss": round(self.sums.loss, 4), **self.sums.of_meta_head()}
         record |= {name: round(value, 4) for name, value in scores.items()}
         self.records.append(record)
@@ -200,6 +196,7 @@ class _Run:
         assert self.checkpoints is not None
         facts = {"epoch": self.epoch, "step": self.step, "records": self.records, "seconds": self.seconds}
         self.checkpoints.save(self.learner.state(), {**facts, "sums": vars(self.sums)})
+        self.unsaved = False
 
     def _stop(self) -> None:
         where = f"stopped in epoch {self.epoch + 1} of {self.plan.epochs}"

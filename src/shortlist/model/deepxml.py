@@ -1,0 +1,228 @@
+"""DeepXML's pipeline: models that predict without torch, and the options with which they are trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from shortlist.data.dataset import Dataset
+from shortlist.encoders.bag_runtime import BagRuntime
+from shortlist.errors import DataError, ModelError
+from shortlist.heads.runtime import HeadRuntime
+from shortlist.model.base import Model, as_texts
+from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.inception import part_of
+from shortlist.model.options import TextOptions
+from shortlist.model.reranker import Reranker
+from shortlist.ragged import Ragged
+from shortlist.shortlisters.merged import MergedShortlister
+from shortlist.shortlisters.neighbours import NeighbourIndex
+from shortlist.text import Vocabulary
+
+ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.jsonl"
+CENTRES, TEXTS = "centres.safetensors", "texts.safetensors"
+
+# Votes of neighbouring texts below this count as none.
+LEAST_VOTES = 0.01
+
+
+@dataclass(frozen=True)
+class DeepXMLOptions(TextOptions):
+    """How to train; what is None is chosen from the data.
+
+    batch_size        texts a step
+    dropout           share of the features that is left out at random
+    relu              whether features below zero are cut off, as published
+    surrogate         what the features are learnt on: clusters of labels; hashed: labels thrown together at random;
+                      frequent: the commonest labels alone; none: not at all, they stay as the word vectors give them
+    clusters          how many clusters, or hashed or frequent labels
+    surrogate_epochs  passes over the texts in which the features are learnt
+    surrogate_rate    peak of the learning rate there
+    sampling          which labels a text is trained on beside its own: neighbours, by both indexes; slice, by that of
+                      the labels alone; uniform or frequent, drawn at random
+    shortlist         how many of them, and how many candidates a text has in prediction
+    n_random          how many more are drawn at random
+    neighbours        training texts that vote for their labels
+    share             how much these votes count beside the labels' own similarities, in choosing the shortlist
+    epochs            passes over the texts in which the labels' rows are learnt
+    rate              peak of the learning rate there
+    """
+
+    batch_size: int | None = None
+    dropout: float | None = None
+    relu: bool = False
+    surrogate: str = "clusters"
+    clusters: int | None = None
+    surrogate_epochs: int | None = None
+    surrogate_rate: float | None = None
+    sampling: str = "neighbours"
+    shortlist: int = 500
+    n_random: int = 50
+    neighbours: int = 100
+    share: float = 0.5
+    epochs: int | None = None
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The log-odds of a candidate, from the classifier's logit, its cosine and the votes for it (α in the paper)."""
+
+    classifier: float = 1.0
+    cosine: float = 1.0
+    votes: float = 0.1
+    bias: float = 0.0
+
+    def odds(self, logits: np.ndarray, cosines: np.ndarray, votes: np.ndarray) -> np.ndarray:
+        return self.classifier * logits + self.cosine * cosines + self.votes * log_votes(votes) + self.bias
+
+
+def log_votes(votes: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(votes, np.float32(LEAST_VOTES)))
+
+
+class Pipeline:
+    """Encoder, shortlister and labels' head at work: word ids to labels, without torch."""
+
+    def __init__(self, encoder: Any, shortlister: MergedShortlister, head: HeadRuntime, n_candidates: int) -> None:
+        self.encoder, self.shortlister, self.head = encoder, shortlister, head
+        self.n_candidates = n_candidates
+        self.blend = Blend()
+
+    def parts(self, word_ids: Ragged, threads: int | None = None) -> tuple[np.ndarray, ...]:
+        """Candidates of each text, and what speaks for each: logits, cosines, votes."""
+        features = self.encoder.encode(word_ids)
+        ids, cosines, votes = self.shortlister.shortlist(features, self.n_candidates, threads)
+        return ids, self.head.logits_of(features, ids, threads), cosines, votes
+
+    def rank(self, word_ids: Ragged, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The k best labels of each text and their probabilities."""
+        ids, *scores = self.parts(word_ids, threads)
+        odds = self.blend.odds(*scores)
+        k = min(k, ids.shape[1])
+        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(ids, order, axis=1), expit(np.take_along_axis(odds, order, axis=1))
+
+
+class DeepXMLModel(Model):
+    """Features, shortlists from two neighbour indexes, one row of weights a label, and a re-ranker.
+
+    A recipe says which encoder makes the features (a name in `deepxml_training.ENCODERS`), what it is in prediction,
+    and how many features there are.
+    """
+
+    Options: ClassVar[type[DeepXMLOptions]] = DeepXMLOptions
+    encoder: ClassVar[str]
+    Runtime: ClassVar[Any]
+
+    @staticmethod
+    def count_features(options: Any) -> int:
+        return int(options.dimensions)
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        arrays: dict[str, np.ndarray],
+        vocabulary: Vocabulary,
+        records: list[dict[str, Any]],
+        reranker: Reranker | None = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(**common)
+        self.pipeline, self.vocabulary, self._arrays = pipeline, vocabulary, arrays
+        self.records, self.reranker = records, reranker
+
+    @classmethod
+    def train(cls, dataset: Dataset, options: DeepXMLOptions) -> DeepXMLModel:
+        """Features on a surrogate task, shortlists by neighbours, rows on the shortlists, words on the mistakes."""
+        from shortlist.model.deepxml_training import train_deepxml
+
+        return train_deepxml(cls, dataset, options)
+
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        texts = as_texts(inputs)
+        word_ids = self.vocabulary.encode(texts)
+        if self.reranker is None:
+            return self.pipeline.rank(word_ids, k, threads)
+        ids, probabilities = self.pipeline.rank(word_ids, max(k, self.reranker.n_candidates), threads)
+        return self.reranker.rerank(texts, word_ids, ids, probabilities, k, threads)
+
+    def _write(self, writer: ModelWriter) -> dict[str, Any]:
+        shortlister = self.pipeline.shortlister
+        writer.arrays(
+            ARRAYS,
+            self._arrays
+            | {
+                "owner": shortlister.owner,
+                "text_labels.indptr": shortlister.text_labels.indptr,
+                "text_labels.values": shortlister.text_labels.values,
+            },
+        )
+        shortlister.centres.save(writer.path(CENTRES))
+        if shortlister.texts is not None:
+            shortlister.texts.save(writer.path(TEXTS))
+        curves = [{name: value for name, value in record.items() if name != "seconds"} for record in self.records]
+        writer.lines(METRICS, curves)
+        self.vocabulary.save(writer.path(VOCABULARY))
+        config: dict[str, Any] = {"vocabulary": self.vocabulary.to_config(), "blend": vars(self.pipeline.blend)}
+        if self.reranker is not None:
+            config["reranker"] = self.reranker.write(writer)
+        return config
+
+    @classmethod
+    def _read(cls, reader: ModelReader, common: dict[str, Any]) -> DeepXMLModel:
+        arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases", "owner", "text_labels.values")
+        n_labels, options = len(common["label_names"]), common["options"]
+        try:
+            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
+            encoder = cls.Runtime(part_of(arrays, "encoder"), options["max_words"])
+            if encoder.n_words != len(vocabulary):
+                raise ModelError(
+                    f"the vocabulary has {len(vocabulary):,} words, and there are {encoder.n_words:,} vectors"
+                )
+            texts = NeighbourIndex.load(reader.path(TEXTS), verify=False) if reader.has(TEXTS) else None
+            shortlister = MergedShortlister(
+                NeighbourIndex.load(reader.path(CENTRES), verify=False),
+                arrays.pop("owner"),
+                texts,
+                Ragged(arrays.pop("text_labels.indptr"), arrays.pop("text_labels.values")),
+                options["neighbours"],
+                options["share"],
+                n_labels,
+            )
+            check_shortlister(shortlister)
+            head = HeadRuntime(part_of(arrays, "extreme"), n_labels, encoder.n_features)
+            pipeline = Pipeline(encoder, shortlister, head, options["shortlist"])
+            pipeline.blend = Blend(**reader.config.extra["blend"])
+            reranker = None
+            if "reranker" in reader.config.extra:
+                reranker = Reranker.read(reader, reader.config.extra["reranker"], vocabulary, n_labels)
+            return cls(pipeline, arrays, vocabulary, reader.lines(METRICS), reranker, **common)
+        except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
+            raise reader.damaged(str(error)) from None
+
+
+def check_shortlister(shortlister: MergedShortlister) -> None:
+    """A compiled loop follows these arrays blindly, and they come from files."""
+    owner, labels = shortlister.owner, shortlister.text_labels
+    if owner.dtype != np.int32 or len(owner) != len(shortlister.centres):
+        raise ModelError(f"there are {len(shortlister.centres):,} centres and {len(owner):,} owners")
+    for ids in (owner, labels.values):
+        if len(ids) and not 0 <= ids.min() <= ids.max() < shortlister.n_labels:
+            raise ModelError(f"the shortlister names labels beyond the {shortlister.n_labels:,} there are")
+    n_texts = 0 if shortlister.texts is None else len(shortlister.texts)
+    if len(labels) < n_texts or labels.indptr[0] != 0 or labels.indptr[-1] != len(labels.values):
+        raise ModelError(f"there are {n_texts:,} texts in the index and labels of {len(labels):,}")
+    if np.any(np.diff(labels.indptr) < 0):
+        raise ModelError("the labels of the texts do not follow upon each other")
+
+
+class AstecModel(DeepXMLModel):
+    """The features are the tf-idf weighted sum of learnt word vectors."""
+
+    recipe = "astec"
+    encoder = "bag"
+    Runtime = BagRuntime

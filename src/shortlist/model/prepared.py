@@ -1,0 +1,144 @@
+"""A data set as training sees it: words as ids, a part held out, and what the labels' names say."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.texts import Texts
+from shortlist.errors import DataError, OptionError
+from shortlist.evaluation import evaluate
+from shortlist.labels.centroids import label_centroids
+from shortlist.labels.tree import LabelTree
+from shortlist.model.base import need_pairs
+from shortlist.model.options import TextOptions
+from shortlist.model.reranker import Reranker
+from shortlist.ragged import Ragged
+from shortlist.text import TfIdf, Vocabulary, learn_vectors, load_vectors
+from shortlist.training.checkpoints import Checkpoints
+from shortlist.training.validation import cut_validation
+
+log = logging.getLogger("shortlist")
+
+MEASURED = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
+
+
+class Prepared:
+    """Texts, word ids and labels to learn from, and those held out (`validation_…`)."""
+
+    def __init__(self, dataset: Dataset, options: TextOptions) -> None:
+        self.dataset, self.options = dataset, options
+        self.vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, min_count=options.min_count)
+        if not len(self.vocabulary):
+            raise DataError(
+                f"there are no words to learn from: no word occurs {options.min_count:,} times or more (min_count)."
+            )
+        share = float(options.validation or 0)
+        train, self.validation = cut_validation(dataset.labels, dataset.n_labels, share, options.seed)
+        self.texts, self.validation_texts = dataset.texts.take(train), dataset.texts.take(self.validation)
+        self.word_ids, self.validation_ids = word_ids.take(train), word_ids.take(self.validation)
+        # Weights of labels play no part in training.
+        labels = Ragged(dataset.labels.indptr, dataset.labels.values)
+        self.labels, self.validation_labels = labels.take(train), labels.take(self.validation)
+        self.train_frequencies = np.bincount(self.labels.values, minlength=dataset.n_labels)
+        self.n_train = len(train)
+        if options.label_texts:
+            self._add_label_texts()
+
+    def _add_label_texts(self) -> None:
+        """Names of labels as further texts, where more than half of a name's words are known."""
+        names = [self.dataset.display_name(name) for name in self.dataset.label_names]
+        known = self.vocabulary.encode(names)
+        all_words = Vocabulary.build_and_encode(names)[1]
+        said = np.flatnonzero((2 * known.counts > all_words.counts) & (known.counts > 0))
+        self.texts = Texts.concatenate([self.texts, Texts.from_strings([names[i] for i in said])])
+        self.word_ids = Ragged.concatenate([self.word_ids, known.take(said)])
+        of_names = Ragged(np.arange(len(said) + 1), said.astype(self.labels.values.dtype))
+        self.labels = Ragged.concatenate([self.labels, of_names])
+        if len(said):
+            log.info("the names of %s labels are learnt from, too", f"{len(said):,}")
+
+    @property
+    def n_labels(self) -> int:
+        return self.dataset.n_labels
+
+    @property
+    def idf(self) -> np.ndarray:
+        """How much each word says."""
+        return TfIdf.fit(self.word_ids, len(self.vocabulary)).idf.astype(np.float32)
+
+    def vectors(self) -> np.ndarray:
+        """Word vectors to start from."""
+        options, vocabulary = self.options, self.vocabulary
+        if options.vectors:
+            vectors, found = load_vectors(options.vectors, vocabulary.words, seed=options.seed)
+            log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
+            return vectors
+        return learn_vectors(
+            self.word_ids,
+            len(vocabulary),
+            options.dimensions,
+            labels=self.labels,
+            n_labels=self.n_labels,
+            seed=options.seed,
+            threads=options.threads,
+        )
+
+    def tree(self, n_clusters: int) -> LabelTree:
+        """Clusters of labels with similar texts."""
+        features = TfIdf.fit(self.word_ids, len(self.vocabulary)).transform(self.word_ids)
+        centroids = label_centroids(features, self.labels, self.n_labels, self.options.threads)
+        n_clusters = min(n_clusters, self.n_labels)
+        return LabelTree.build(centroids, n_clusters=n_clusters, seed=self.options.seed, threads=self.options.threads)
+
+    def measure(self, ids: np.ndarray) -> dict[str, float]:
+        """How good these labels (held-out texts × k) are."""
+        result = evaluate(ids, self.validation_labels, train=(self.train_frequencies, self.n_train))
+        return {name: result[name] for name in MEASURED}
+
+    def reranker(self, rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]]) -> Reranker | None:
+        """The second look at what this first stage ranks best."""
+        if not self.options.reranker:
+            return None
+        return Reranker.learn(
+            rank,
+            self.vocabulary,
+            (self.texts, self.labels),
+            (self.validation_texts, self.validation_labels),
+            self.n_labels,
+            self.options.candidates,
+            self.options.cost,
+            self.options.threads,
+        )
+
+    def checkpoints(self, recipe: str, phase: str = "") -> Checkpoints | None:
+        """Where this training, or a phase of it, leaves its checkpoints."""
+        if not self.options.checkpoints:
+            return None
+        identity = {"recipe": recipe, **self.options.kept(), "data": self._fingerprint()}
+        folder = f"{self.options.checkpoints}/{phase}" if phase else self.options.checkpoints
+        return Checkpoints(folder, identity, 60 * self.options.minutes_between_checkpoints)
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for rows in (self.word_ids, self.labels, self.validation_ids, self.validation_labels):
+            digest.update(rows.indptr.tobytes())
+            digest.update(np.ascontiguousarray(rows.values).tobytes())
+        return digest.hexdigest()[:16]
+
+
+def need_texts(dataset: Dataset, recipe: str) -> None:
+    """Refuse a data set without labels or without texts."""
+    need_pairs(dataset)
+    if dataset.features is not None:
+        raise OptionError(f"{recipe} learns from texts; the data set has a matrix of features")
+
+
+def show_settings(options: TextOptions) -> None:
+    """Say what was chosen."""
+    shown = options.kept() | {"vectors": options.vectors or "learnt"}
+    log.info("settings: %s", ", ".join(f"{name} {value}" for name, value in shown.items()))

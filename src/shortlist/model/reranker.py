@@ -1,0 +1,181 @@
+"""The second look at a first stage's best labels: each label's own words, weighed against the first score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, logit
+
+from shortlist.data.texts import Texts
+from shortlist.errors import ModelError
+from shortlist.heads.word_rows import WordRows
+from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.progress import Progress
+from shortlist.ragged import Ragged
+from shortlist.text import TfIdf, Vocabulary
+from shortlist.text.word_features import WordFeatures
+
+ROWS, BEGINNINGS = "word_rows.safetensors", "beginnings.txt"
+
+# When the mixture is set, what was held out for it is learnt from, too, if it is this share of the texts.
+WORTH_LEARNING = 0.01
+TEXTS_PER_BLOCK = 4096
+
+# Nearest to certainty that a first score counts for.
+SUREST = 1e-6
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The odds of a label: `first` · (log-odds of the first stage) + `words` · (score of its words) + `bias`."""
+
+    first: float = 0.4
+    words: float = 4.5
+    bias: float = 1.5
+
+    def odds(self, probabilities: np.ndarray, word_scores: np.ndarray) -> np.ndarray:
+        """Log-odds; −∞ where there is no candidate."""
+        there = np.isfinite(word_scores)  # a factor may come out at zero or below, which would turn −∞ round
+        odds = self.first * log_odds(probabilities) + self.words * np.where(there, word_scores, 0) + self.bias
+        return np.where(there, odds, -np.inf)
+
+    @staticmethod
+    def fit(probabilities: np.ndarray, word_scores: np.ndarray, right: np.ndarray) -> Mixture:
+        """The mixture that makes what is seen likeliest: logistic regression, by Newton's steps.
+
+        Pairs of a text and a candidate that the mixture has not been learnt on, and whether each is right.
+        """
+        there = np.isfinite(word_scores)
+        start = Mixture()
+        inputs = np.stack([log_odds(probabilities[there]), word_scores[there]], axis=1)
+        first, words, bias = fit_odds(inputs, right[there], np.array([start.first, start.words, start.bias]))
+        return Mixture(first, words, bias)
+
+
+def log_odds(probabilities: np.ndarray) -> np.ndarray:
+    """log(p / (1 − p)), within bounds."""
+    return logit(np.clip(probabilities.astype(np.float32), SUREST, 1 - SUREST))
+
+
+def fit_odds(inputs: np.ndarray, right: np.ndarray, start: np.ndarray) -> list[float]:
+    """Logistic regression by Newton's steps: a factor for each column of the inputs, and a bias last."""
+    inputs = np.column_stack([inputs.astype(np.float64), np.ones(len(inputs))])
+    values = start.astype(np.float64)
+    pull = 0.3 * np.eye(len(start))  # towards the start; decides where there is next to nothing to learn from
+    for _ in range(30):
+        guess = expit(inputs @ values)
+        slope = inputs.T @ (guess - right) + pull @ (values - start)
+        curve = (inputs * (guess * (1 - guess))[:, None]).T @ inputs + pull
+        step = np.linalg.solve(curve, slope)
+        values -= np.clip(step, -1, 1)
+        if np.abs(step).max() < 1e-6:
+            break
+    return values.tolist()
+
+
+class Reranker:
+    """Rescores the labels that a first stage ranks best."""
+
+    def __init__(self, features: WordFeatures, rows: WordRows, mixture: Mixture, n_candidates: int) -> None:
+        self.features, self.rows, self.mixture, self.n_candidates = features, rows, mixture, n_candidates
+
+    @staticmethod
+    def learn(
+        rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]],
+        vocabulary: Vocabulary,
+        train: tuple[Texts, Ragged],
+        held_out: tuple[Texts, Ragged],
+        n_labels: int,
+        n_candidates: int,
+        cost: float = 0.5,
+        threads: int | None = None,
+    ) -> Reranker:
+        """Learn from the mistakes of a first stage.
+
+        rank      the first stage: word ids and k, to the k best labels and their probabilities
+        train     texts and labels that the first stage has learnt from
+        held_out  texts and labels that it has not: these set the mixture
+        """
+        texts, labels = train
+        features = WordFeatures.fit(texts, vocabulary)
+        n_candidates = min(n_candidates, n_labels)
+        rows, candidates = _ranked(rank, features, texts, n_candidates)
+        held_out_rows, held_out_candidates = _ranked(rank, features, held_out[0], n_candidates)
+        word_rows = WordRows.learn(rows, labels, n_labels, candidates[0], cost, threads)
+        mixture = Mixture()
+        if len(held_out[0]):
+            ids, probabilities = held_out_candidates
+            scores = word_rows.scores(held_out_rows, ids, threads)
+            mixture = Mixture.fit(probabilities, scores, right_pairs(ids, held_out[1], n_labels))
+        if len(held_out[0]) >= WORTH_LEARNING * len(texts):
+            rows = sparse.vstack([rows, held_out_rows], format="csr")
+            all_ids = np.concatenate([candidates[0], held_out_candidates[0]])
+            labels = Ragged.concatenate([labels, held_out[1]])
+            word_rows = WordRows.learn(rows, labels, n_labels, all_ids, cost, threads)
+        return Reranker(features, word_rows, mixture, n_candidates)
+
+    def rerank(
+        self,
+        texts: Sequence[str],
+        word_ids: Ragged,
+        ids: np.ndarray,
+        probabilities: np.ndarray,
+        k: int,
+        threads: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of the candidates `ids` (texts × K; -1 for none) the k best and their probabilities."""
+        scores = self.rows.scores(self.features.transform(texts, word_ids), ids, threads)
+        odds = self.mixture.odds(probabilities, scores)
+        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
+        best = np.take_along_axis(odds, order, axis=1)
+        return np.take_along_axis(ids, order, axis=1), expit(best)
+
+    def write(self, writer: ModelWriter) -> dict[str, Any]:
+        """Put its files in place; what the config should hold."""
+        idf = {"idf": self.features.word_weights.idf, "beginnings_idf": self.features.beginning_weights.idf}
+        writer.arrays(ROWS, self.rows.to_arrays() | idf)
+        self.features.beginnings.save(writer.path(BEGINNINGS))
+        return {
+            "beginnings": self.features.beginnings.to_config(),
+            "mixture": vars(self.mixture),
+            "candidates": self.n_candidates,
+        }
+
+    @staticmethod
+    def read(reader: ModelReader, config: dict[str, Any], vocabulary: Vocabulary, n_labels: int) -> Reranker:
+        arrays = reader.arrays(ROWS, "starts", "words", "weights", "biases", "idf", "beginnings_idf")
+        beginnings = Vocabulary.load(reader.path(BEGINNINGS), config["beginnings"])
+        idf, beginnings_idf = arrays.pop("idf"), arrays.pop("beginnings_idf")
+        for known, values in ((vocabulary, idf), (beginnings, beginnings_idf)):
+            if values.shape != (len(known),) or values.dtype != np.float32:
+                raise ModelError(f"there are {len(known):,} words, but weights of {values.shape}")
+        features = WordFeatures(vocabulary, beginnings, TfIdf(idf), TfIdf(beginnings_idf))
+        rows = WordRows.from_arrays(arrays, n_labels, features.n_features)
+        mixture = Mixture(**{name: float(value) for name, value in config["mixture"].items()})
+        return Reranker(features, rows, mixture, int(config["candidates"]))
+
+
+def _ranked(
+    rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]], features: WordFeatures, texts: Texts, k: int
+) -> tuple[sparse.csr_array, tuple[np.ndarray, np.ndarray]]:
+    """Features of the texts, and their k best labels by the first stage."""
+    word_ids = features.words.encode(texts)
+    ids, probabilities = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
+    with Progress("candidates", len(texts), "texts") as progress:
+        for begin in range(0, len(texts), TEXTS_PER_BLOCK):
+            block = np.arange(begin, min(begin + TEXTS_PER_BLOCK, len(texts)))
+            ids[block], probabilities[block] = rank(word_ids.take(block), k)
+            progress.advance(len(block))
+    return features.transform(texts, word_ids), (ids, probabilities)
+
+
+def right_pairs(ids: np.ndarray, labels: Ragged, n_labels: int) -> np.ndarray:
+    """Which of the candidates (texts × K) are labels of their text."""
+    known = np.sort(labels.row_of_value * n_labels + labels.values)
+    pairs = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels + ids
+    places = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
+    return (known[places] == pairs) & (ids >= 0) if len(known) else np.zeros(ids.shape, bool)

@@ -1,0 +1,75 @@
+"""Words and beginnings of words side by side, against bags made one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.ragged import Ragged
+from shortlist.text import TfIdf, Tokenizer, Vocabulary
+from shortlist.text.word_features import BEGINNINGS, SHARE, WordFeatures
+
+TEXTS = ["houses in a row", "housing row", "rowing boats", "boat houses", "übergänge übergang", ""]
+
+texts = st.lists(st.lists(st.text("aébß", min_size=1, max_size=9), max_size=6).map(" ".join), max_size=8)
+
+
+def fitted(texts, tokenizer=None, min_count=1):
+    return WordFeatures.fit(texts, Vocabulary.build(texts, tokenizer, min_count=min_count))
+
+
+@given(texts, texts)
+def test_two_bags_scaled_and_put_side_by_side(train, others):
+    features = fitted(train)
+    beginnings = Vocabulary.build(train, Tokenizer(beginnings=BEGINNINGS), min_count=2)
+    assert features.beginnings.words == beginnings.words
+    assert features.n_features == len(features.words) + len(beginnings)
+    bags = [
+        TfIdf.fit(known.encode(train), len(known)).transform(known.encode(others)).toarray()
+        for known in (features.words, beginnings)
+    ]
+    expected = np.hstack([bags[0], SHARE * bags[1]]) / np.sqrt(1 + SHARE**2)
+    for matrix in (features.transform(others), features.transform(others, features.words.encode(others))):
+        assert matrix.shape == (len(others), features.n_features)
+        assert matrix.dtype == np.float32
+        assert matrix.has_canonical_format
+        np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_rows_have_length_one_or_less_where_one_of_the_bags_is_empty():
+    lengths = np.sqrt(fitted(TEXTS).transform([*TEXTS, "row", "houseboat", "xyz"]).power(2).sum(axis=1))
+    both, words_alone, beginnings_alone = 1, 1 / np.hypot(1, SHARE), SHARE / np.hypot(1, SHARE)
+    assert lengths == pytest.approx(
+        [both, both, words_alone, both, both, 0, words_alone, beginnings_alone, 0], rel=1e-6
+    )
+
+
+def test_unknown_words_share_beginnings_with_known_ones():
+    features = fitted(TEXTS)
+    rows = features.transform(["household", "houses", "übergangen", "boats"]).toarray()
+    assert not rows[[0, 2], : len(features.words)].any()
+    assert rows[0] @ rows[1] > 0.1
+    assert rows[2].any()
+    assert rows[0] @ rows[3] == 0
+
+
+def test_word_ids_that_are_given_are_used():
+    features = fitted(TEXTS)
+    row = features.words.words.index("row")
+    given = features.transform(["boats"], Ragged.from_lists([[row]]))
+    assert given.indices[given.indices < len(features.words)].tolist() == [row]
+
+
+def test_the_tokenizer_of_the_words_is_that_of_the_beginnings():
+    features = fitted(["Houses HOUSES"] * 2, Tokenizer(lowercase=False))
+    assert features.beginnings.words == ["Hous", "HOUS"]
+
+
+@pytest.mark.parametrize("texts", [["a bc", "def"], [""], []], ids=["short words", "no words", "no texts"])
+def test_nothing_to_begin_with(texts):
+    features = fitted(texts)
+    assert len(features.beginnings) == 0
+    assert features.transform([*texts, "a", "unheard"]).shape == (len(texts) + 2, features.n_features)
+    assert features.transform([]).shape == (0, features.n_features)
