@@ -17,12 +17,20 @@ from shortlist.data import Texts
 from shortlist.errors import ModelError, ShortlistError
 from shortlist.model import reranker as reranker_module
 from shortlist.model.folder import open_model, save_model
+from shortlist.model.prepared import ranked
 from shortlist.model.reranker import BEGINNINGS, ROWS, Mixture, Reranker, right_pairs
 from shortlist.ragged import Ragged
 from shortlist.text import Vocabulary
 
 N_GROUPS, PER_GROUP = 10, 3
 N_LABELS = N_GROUPS * PER_GROUP
+
+
+def learn(stage, vocabulary, train, held_out, n_labels, k):
+    """A re-ranker of what this first stage ranks best."""
+    k = min(k, n_labels)
+    ranks = [ranked(stage, vocabulary.encode(texts), k) for texts, _ in (train, held_out)]
+    return Reranker.learn(vocabulary, train, ranks[0][0], held_out, ranks[1], n_labels)
 
 
 def drawn(n_pairs, mixture, seed=0):
@@ -157,7 +165,7 @@ def vocabulary():
 
 @pytest.fixture(scope="module")
 def reranker(vocabulary):
-    return Reranker.learn(GroupStage(vocabulary), vocabulary, grouped(1000, 1), grouped(60, 2), N_LABELS, 6)
+    return learn(GroupStage(vocabulary), vocabulary, grouped(1000, 1), grouped(60, 2), N_LABELS, 6)
 
 
 def first_and_second(reranker, vocabulary, texts, k=3):
@@ -199,7 +207,7 @@ class TestReranker:
         learnt = {}
         for worth in (0.01, 0.5, 0.51):
             monkeypatch.setattr(reranker_module, "WORTH_LEARNING", worth)
-            learnt[worth] = Reranker.learn(GroupStage(vocabulary), vocabulary, train, held_out, N_LABELS, 6)
+            learnt[worth] = learn(GroupStage(vocabulary), vocabulary, train, held_out, N_LABELS, 6)
         test = grouped(50, 3, within=[0])
         found = {
             worth: precision(first_and_second(one, vocabulary, test[0])[1][0], test[1]) for worth, one in learnt.items()
@@ -213,7 +221,7 @@ class TestReranker:
         texts, labels = grouped(300, 3)
         for n_held_out, seed in [(0, 0), *((n, seed) for n in (1, 2, 5) for seed in range(2, 7))]:
             held_out = grouped(n_held_out, seed)
-            one = Reranker.learn(GroupStage(vocabulary), vocabulary, grouped(400, 1), held_out, N_LABELS, 6)
+            one = learn(GroupStage(vocabulary), vocabulary, grouped(400, 1), held_out, N_LABELS, 6)
             assert precision(first_and_second(one, vocabulary, texts)[1][0], labels) >= 0.94
             assert one.mixture.first > 0
             assert one.mixture.words > 0
@@ -229,8 +237,8 @@ class TestReranker:
 
         learnt = []
         for size in (4096, 7):
-            monkeypatch.setattr(reranker_module, "TEXTS_PER_BLOCK", size)
-            learnt.append(Reranker.learn(steady, vocabulary, grouped(60, 1), grouped(20, 2), N_LABELS, 6))
+            monkeypatch.setattr("shortlist.model.prepared.TEXTS_PER_BLOCK", size)
+            learnt.append(learn(steady, vocabulary, grouped(60, 1), grouped(20, 2), N_LABELS, 6))
         assert learnt[0].mixture == learnt[1].mixture
         for name, array in learnt[0].rows.to_arrays().items():
             assert np.array_equal(array, learnt[1].rows.to_arrays()[name])
@@ -246,7 +254,7 @@ class TestReranker:
         assert ids.shape == (20, 1)
 
     def test_no_more_candidates_than_labels(self, vocabulary):
-        one = Reranker.learn(GroupStage(vocabulary), vocabulary, grouped(60, 1), grouped(20, 2), N_LABELS, 10_000)
+        one = learn(GroupStage(vocabulary), vocabulary, grouped(60, 1), grouped(20, 2), N_LABELS, 10_000)
         assert one.n_candidates == N_LABELS
 
     @pytest.mark.filterwarnings("error")

@@ -88,7 +88,7 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
 
 @njit(cache=True, nogil=True)
 def cut_beginnings(words, word_ends, word_counts, sizes):
-    """Of every word its first so many characters, for each size that it is longer than; as `split_words` gives words."""
+    """Of every word its first so many characters, for each size it is longer than; as `split_words` gives words."""
     out = np.empty(len(words) * len(sizes), np.uint8)
     ends = np.empty(len(word_ends) * len(sizes), np.int64)
     counts = np.zeros(len(word_counts), np.int64)

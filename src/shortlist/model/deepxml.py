@@ -46,6 +46,7 @@ class DeepXMLOptions(TextOptions):
     shortlist         how many of them, and how many candidates a text has in prediction
     n_random          how many more are drawn at random
     neighbours        training texts that vote for their labels
+    texts_per_label   so many texts of each label are there to vote; all of them would make a large and slow index
     share             how much these votes count beside the labels' own similarities, in choosing the shortlist
     epochs            passes over the texts in which the labels' rows are learnt
     rate              peak of the learning rate there
@@ -61,7 +62,8 @@ class DeepXMLOptions(TextOptions):
     sampling: str = "neighbours"
     shortlist: int = 500
     n_random: int = 50
-    neighbours: int = 100
+    neighbours: int = 50
+    texts_per_label: int = 10
     share: float = 0.5
     epochs: int | None = None
     rate: float | None = None
@@ -85,22 +87,22 @@ def log_votes(votes: np.ndarray) -> np.ndarray:
 
 
 class Pipeline:
-    """Encoder, shortlister and labels' head at work: word ids to labels, without torch."""
+    """Encoder, shortlister and labels' head at work: word ids (what the encoder takes) to labels, without torch."""
 
     def __init__(self, encoder: Any, shortlister: MergedShortlister, head: HeadRuntime, n_candidates: int) -> None:
         self.encoder, self.shortlister, self.head = encoder, shortlister, head
         self.n_candidates = n_candidates
         self.blend = Blend()
 
-    def parts(self, word_ids: Ragged, threads: int | None = None) -> tuple[np.ndarray, ...]:
+    def parts(self, inputs: Any, threads: int | None = None) -> tuple[np.ndarray, ...]:
         """Candidates of each text, and what speaks for each: logits, cosines, votes."""
-        features = self.encoder.encode(word_ids)
+        features = self.encoder.encode(inputs)
         ids, cosines, votes = self.shortlister.shortlist(features, self.n_candidates, threads)
         return ids, self.head.logits_of(features, ids, threads), cosines, votes
 
-    def rank(self, word_ids: Ragged, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of each text and their probabilities."""
-        ids, *scores = self.parts(word_ids, threads)
+        ids, *scores = self.parts(inputs, threads)
         odds = self.blend.odds(*scores)
         k = min(k, ids.shape[1])
         order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
@@ -110,17 +112,13 @@ class Pipeline:
 class DeepXMLModel(Model):
     """Features, shortlists from two neighbour indexes, one row of weights a label, and a re-ranker.
 
-    A recipe says which encoder makes the features (a name in `deepxml_training.ENCODERS`), what it is in prediction,
-    and how many features there are.
+    A recipe says which encoder makes the features (a name in `new_encoders.ENCODERS`) and what it is in prediction.
     """
 
     Options: ClassVar[type[DeepXMLOptions]] = DeepXMLOptions
     encoder: ClassVar[str]
     Runtime: ClassVar[Any]
-
-    @staticmethod
-    def count_features(options: Any) -> int:
-        return int(options.dimensions)
+    takes_features: ClassVar[bool] = False
 
     def __init__(
         self,

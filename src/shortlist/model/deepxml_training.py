@@ -10,7 +10,7 @@ Then the words of each label learn from the mistakes of all that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +18,18 @@ import numpy as np
 import torch
 
 from shortlist.data.dataset import Dataset
-from shortlist.encoders.bag import BagEncoder
 from shortlist.encoders.given import GivenFeatures
-from shortlist.errors import OptionError
+from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model.deepxml import Blend, DeepXMLModel, DeepXMLOptions, Pipeline, log_votes
+from shortlist.model.base import need_pairs
 from shortlist.model.inception import part_of
+from shortlist.model.new_encoders import ENCODERS
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import MEASURED, Prepared, need_texts, show_settings
 from shortlist.model.reranker import fit_odds, right_pairs
+from shortlist.progress import Progress
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.centres import label_centres
 from shortlist.shortlisters.merged import MergedShortlister
@@ -41,17 +43,17 @@ from shortlist.training.memory import need_memory
 log = logging.getLogger("shortlist")
 
 SURROGATES, SAMPLINGS = ("clusters", "hashed", "frequent", "none"), ("neighbours", "slice", "uniform", "frequent")
+TEXTS_PER_BLOCK = 4096
+EXACT_IN_TRAINING = 500_000
 PHASES = ("surrogate", "extreme")
 
 LABELS_PER_CLUSTER, FEW_CLUSTERS, MOST_CLUSTERS = 8, 8192, 65536
-# Mean length of the word vectors at the start: longer ones learn more slowly, shorter ones forget where they began.
-START_LENGTH = 2.5
 AnyDeepXML = TypeVar("AnyDeepXML", bound=DeepXMLModel)
 
 
 def train_deepxml(model_class: type[AnyDeepXML], dataset: Dataset, options: DeepXMLOptions) -> AnyDeepXML:
     """Train a model of a recipe that has DeepXML's modules."""
-    need_texts(dataset, model_class.recipe)
+    _need_inputs(model_class, dataset, options)
     options = chosen(options, len(dataset), dataset.n_labels)
     _check(options)
     show_settings(options)
@@ -60,20 +62,27 @@ def train_deepxml(model_class: type[AnyDeepXML], dataset: Dataset, options: Deep
             Checkpoints(f"{options.checkpoints}/{phase}", {}).refuse_to_overwrite()
     prepared = Prepared(dataset, options)
     need_memory(
-        memory_of(model_class, options, len(prepared.vocabulary), len(prepared.texts), dataset.n_labels),
-        "Smaller dimensions, a smaller shortlist or a larger min_count need less.",
+        memory_of(model_class, prepared, options),
+        "Smaller dimensions, a smaller shortlist or a larger min_count need less."
+        if dataset.features is None
+        else f"The matrix of features is {dataset.features.shape[0]:,} × {dataset.features.shape[1]:,}, and all of it "
+        "is held, zeros too: make fewer columns of it, some hundreds (SVD), or use centroid.",
     )
     arrays, records = _learn_features(model_class, prepared, options)
     encoder = model_class.Runtime(part_of(arrays, "encoder"), options.max_words)
-    features = encoder.encode(prepared.word_ids)
+    features = encoder.encode(prepared.inputs)
     shortlister = _shortlister(features, prepared, options)
-    rows, more_records = _learn_rows(model_class, features, encoder, shortlister, prepared, options)
+    shortlists = _shortlists(features, shortlister, prepared, options)
+    rows, more_records = _learn_rows(model_class, features, shortlists, encoder, shortlister, prepared, options)
     head = HeadRuntime(part_of(rows, "extreme"), dataset.n_labels, encoder.n_features)
     pipeline = Pipeline(encoder, shortlister, head, options.shortlist)
     if len(prepared.validation):
         pipeline.blend = _blend(pipeline, prepared)
         log.info("weights: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(pipeline.blend).items()))
-    reranker = prepared.reranker(lambda word_ids, k: pipeline.rank(word_ids, k, options.threads))
+    mistakes = None
+    if options.sampling == "neighbours":  # else these are not the labels that prediction chooses from
+        mistakes = _best_of_shortlists(head, features, shortlists, min(options.candidates, dataset.n_labels), options)
+    reranker = prepared.reranker(lambda word_ids, k: pipeline.rank(word_ids, k, options.threads), mistakes)
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     kept = {name: array for name, array in arrays.items() if name.startswith("encoder.")} | rows
     return model_class(
@@ -101,7 +110,7 @@ def chosen(options: DeepXMLOptions, n_texts: int, n_labels: int) -> DeepXMLOptio
 
 
 def _check(options: DeepXMLOptions) -> None:
-    counts = ("batch_size", "clusters", "surrogate_epochs", "epochs", "shortlist", "neighbours")
+    counts = ("batch_size", "clusters", "surrogate_epochs", "epochs", "shortlist", "neighbours", "texts_per_label")
     check_options(options, counts, ("dropout",), ("surrogate_rate", "rate"))
     for name, known in (("surrogate", SURROGATES), ("sampling", SAMPLINGS)):
         if getattr(options, name) not in known:
@@ -112,35 +121,39 @@ def _check(options: DeepXMLOptions) -> None:
         raise OptionError(f"n_random is {options.n_random}; it must be at least 0")
 
 
-def memory_of(
-    model_class: type[DeepXMLModel], options: DeepXMLOptions, n_words: int, n_texts: int, n_labels: int
-) -> dict[str, int]:
+def _need_inputs(model_class: type[DeepXMLModel], dataset: Dataset, options: DeepXMLOptions) -> None:
+    """Refuse a data set that the recipe cannot learn from."""
+    if dataset.features is None or not model_class.takes_features:
+        need_texts(dataset, model_class.recipe)
+        return
+    need_pairs(dataset)
+    shape = dataset.features.shape
+    if len(shape) != 2 or shape[0] != len(dataset) or not shape[1]:
+        raise DataError(f"the features are {shape}; expected a matrix of {len(dataset):,} rows, one a text")
+    if options.surrogate != "none" or options.reranker or options.vectors:
+        raise OptionError(
+            "surrogate, reranker and vectors are for texts, and the data set has a matrix of features: leave them out"
+        )
+
+
+def memory_of(model_class: type[DeepXMLModel], prepared: Prepared, options: DeepXMLOptions) -> dict[str, int]:
     """Bytes for what is large, beside the texts, which are there already."""
-    width = 4 * model_class.count_features(options)
+    kind = ENCODERS[model_class.encoder]
+    n_features = kind.n_features(prepared, options)
+    n_words, n_texts, n_labels = len(prepared.vocabulary), len(prepared.texts), prepared.n_labels
+    width = 4 * n_features
     return {
         "label rows": 2 * n_labels * width + 16 * n_labels,
         "word vectors": 2 * n_words * 4 * options.dimensions,
         "features and their index": 2 * n_texts * width + 300 * n_texts + n_labels * width,
         "shortlists": 4 * n_texts * options.shortlist + 8 * n_texts * options.candidates,
+        # The matrix, its gradient, and Adam's two.
+        "residual block": 4 * n_features * width,
+        "a batch": 4 * int(options.batch_size or 1) * (kind.per_text(options) + 3 * n_features),
     }
 
 
-def new_bag(prepared: Prepared, options: DeepXMLOptions) -> BagEncoder:
-    """Astec's encoder as training finds it."""
-    vectors = prepared.vectors()
-    vectors *= START_LENGTH / max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-9)
-    torch.manual_seed(options.seed)
-    encoder = BagEncoder(prepared.idf, vectors.shape[1], float(options.dropout or 0), options.relu)
-    with torch.no_grad():
-        encoder.words.weight[:-1] = torch.from_numpy(vectors)
-    return encoder
-
-
-# Encoders by name, each made as training finds it.
-ENCODERS: dict[str, Callable[[Prepared, Any], Any]] = {"bag": new_bag}
-
-
-def surrogate_of(labels: Ragged, prepared: Prepared, options: DeepXMLOptions) -> np.ndarray:
+def surrogate_of(prepared: Prepared, options: DeepXMLOptions) -> np.ndarray:
     """For each label the task it belongs to; -1 for none."""
     n_labels, n_tasks = prepared.n_labels, int(options.clusters or 1)
     if options.surrogate == "clusters":
@@ -156,12 +169,27 @@ def _learn_features(
     model_class: type[DeepXMLModel], prepared: Prepared, options: DeepXMLOptions
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Module I: the arrays of the encoder, and the records of its training."""
-    encoder = ENCODERS[model_class.encoder](prepared, options)
+    encoder = ENCODERS[model_class.encoder].new(prepared, options)
     if options.surrogate == "none":
         return {f"encoder.{name}": array for name, array in encoder.to_arrays().items()}, []
-    task_of_label = surrogate_of(prepared.labels, prepared, options)
+    task_of_label = surrogate_of(prepared, options)
+    log.info("learning features on %s %s", f"{int(task_of_label.max()) + 1:,}", options.surrogate)
+    epochs, rate = int(options.surrogate_epochs or 1), float(options.surrogate_rate or 0)
+    return learn_tasks("surrogate", model_class, encoder, task_of_label, epochs, rate, prepared, options)
+
+
+def learn_tasks(
+    phase: str,
+    model_class: Any,
+    encoder: Any,
+    task_of_label: np.ndarray,
+    epochs: int,
+    rate: float,
+    prepared: Prepared,
+    options: Any,
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """An encoder and a head that learn which tasks the labels of a text belong to: their arrays and records."""
     n_tasks = int(task_of_label.max()) + 1
-    log.info("learning features on %s %s", f"{n_tasks:,}", options.surrogate)
     tasks, validation_tasks = (
         _tasks(labels, task_of_label, n_tasks) for labels in (prepared.labels, prepared.validation_labels)
     )
@@ -175,9 +203,9 @@ def _learn_features(
         result = evaluate(ids, validation_tasks, train=(np.bincount(tasks.values, minlength=n_tasks), len(tasks)))
         return {name: result[name] for name in MEASURED}
 
-    batches = WordBatches(prepared.word_ids, tasks, options.max_words, encoder.padding)
-    epochs, rate = int(options.surrogate_epochs or 1), float(options.surrogate_rate or 0)
-    return _fit("surrogate", model_class, learner, epochs, rate, batches, validate, prepared, options)
+    shuffle = getattr(options, "shuffle", False)
+    batches = WordBatches(prepared.word_ids, tasks, options.max_words, encoder.padding, shuffle)
+    return _fit(phase, model_class, learner, epochs, rate, batches, validate, prepared, options)
 
 
 def _tasks(labels: Ragged, task_of_label: np.ndarray, n_tasks: int) -> Ragged:
@@ -189,24 +217,44 @@ def _tasks(labels: Ragged, task_of_label: np.ndarray, n_tasks: int) -> Ragged:
 def _shortlister(features: np.ndarray, prepared: Prepared, options: DeepXMLOptions) -> MergedShortlister:
     """Module II: the indexes."""
     centres, owner = label_centres(features, prepared.labels, prepared.n_labels, seed=options.seed)
-    log.info("indexing %s centres of labels and %s texts", f"{len(centres):,}", f"{len(features):,}")
+    voters = np.zeros(0, np.int64)
     texts = None
     if options.share > 0:
-        texts = NeighbourIndex.build(features, seed=options.seed, threads=options.threads)
+        voters = few_of_each(prepared.labels, prepared.n_labels, options.texts_per_label, options.seed)
+        log.info("indexing %s centres of labels and %s texts", f"{len(centres):,}", f"{len(voters):,}")
+        texts = NeighbourIndex.build(
+            features[voters], search_effort=options.neighbours, seed=options.seed, threads=options.threads
+        )
+    labels = prepared.labels.take(voters)
     return MergedShortlister(
         NeighbourIndex.build(centres, seed=options.seed, threads=options.threads),
         owner,
         texts,
-        Ragged(prepared.labels.indptr, prepared.labels.values.astype(np.int32)),
+        Ragged(labels.indptr, labels.values.astype(np.int32)),
         options.neighbours,
         options.share,
         prepared.n_labels,
     )
 
 
+def few_of_each(labels: Ragged, n_labels: int, most: int, seed: int) -> np.ndarray:
+    """Rows in which every label stands at least `most` times, or as often as it does at all; not many more."""
+    rows: list[int] = []
+    counts = [0] * n_labels
+    bounds, values = labels.indptr.tolist(), labels.values.tolist()
+    for row in np.random.default_rng(seed).permutation(len(labels)).tolist():
+        own = values[bounds[row] : bounds[row + 1]]
+        if any(counts[label] < most for label in own):
+            rows.append(row)
+            for label in own:
+                counts[label] += 1
+    return np.sort(np.asarray(rows, np.int64))
+
+
 def _learn_rows(
     model_class: type[DeepXMLModel],
     features: np.ndarray,
+    shortlists: np.ndarray,
     encoder: Any,
     shortlister: MergedShortlister,
     prepared: Prepared,
@@ -214,14 +262,13 @@ def _learn_rows(
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """Modules III and IV: the arrays of the labels' head, and the records of their training."""
     n_labels = prepared.n_labels
-    shortlists = _shortlists(features, shortlister, prepared, options)
     log.info("learning the rows of %s labels on shortlists of %d", f"{n_labels:,}", shortlists.shape[1])
     batches = FeatureBatches(features, prepared.labels, n_labels, shortlists, min(options.n_random, n_labels))
     module = GivenFeatures(encoder.n_features, float(options.dropout or 0))
     per_text = len(prepared.labels.values) / max(len(prepared.labels), 1)
     torch.manual_seed(options.seed)
     learner = Learner(module, n_labels, per_text, None, options.seed, options.threads, options.device, identity=True)
-    held_out = encoder.encode(prepared.validation_ids)
+    held_out = encoder.encode(prepared.validation_inputs)
     candidates = shortlister.shortlist(held_out, options.shortlist, options.threads)[0]
 
     def validate(arrays: dict[str, np.ndarray]) -> dict[str, float]:
@@ -249,19 +296,42 @@ def _shortlists(
     if options.sampling == "slice":
         ids = shortlister.centres.search(features, size[1], options.threads)[0]
         return np.where(ids >= 0, shortlister.owner[ids], -1).astype(np.int32)
-    return shortlister.shortlist(features, options.shortlist, options.threads)[0]
+    ids = np.empty(size, np.int32)
+    if len(shortlister.centres) <= EXACT_IN_TRAINING and not shortlister.centres.exact:
+        # For many texts at once, and a long shortlist, to compare with all labels is quicker than graphs are.
+        centres, _ = label_centres(features, prepared.labels, prepared.n_labels, seed=options.seed)
+        shortlister = replace(shortlister, centres=NeighbourIndex.build(centres, exact=True))
+    with Progress("shortlists", len(features), "texts") as progress:
+        for begin in range(0, len(features), TEXTS_PER_BLOCK):
+            block = slice(begin, begin + TEXTS_PER_BLOCK)
+            ids[block] = shortlister.shortlist(features[block], options.shortlist, options.threads)[0]
+            progress.advance(len(ids[block]))
+    return ids
+
+
+def _best_of_shortlists(
+    head: HeadRuntime, features: np.ndarray, shortlists: np.ndarray, k: int, options: DeepXMLOptions
+) -> np.ndarray:
+    """The k labels of each shortlist with the best logits."""
+    best = np.empty((len(features), k), np.int32)
+    for begin in range(0, len(features), TEXTS_PER_BLOCK):
+        block = slice(begin, begin + TEXTS_PER_BLOCK)
+        logits = head.logits_of(features[block], shortlists[block], options.threads)
+        order = np.argpartition(-logits, k - 1, axis=1)[:, :k]
+        best[block] = np.take_along_axis(shortlists[block], order, axis=1)
+    return best
 
 
 def _fit(
     phase: str,
-    model_class: type[DeepXMLModel],
+    model_class: Any,
     learner: Learner,
     epochs: int,
     rate: float,
     batches: Any,
     validate: Any,
     prepared: Prepared,
-    options: DeepXMLOptions,
+    options: Any,
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
     """One phase of training, with checkpoints of its own."""
     checkpoints = prepared.checkpoints(model_class.recipe, phase)
@@ -279,7 +349,7 @@ def _fit(
 
 def _blend(pipeline: Pipeline, prepared: Prepared) -> Blend:
     """How much the classifier and the similarities count, from the texts held out."""
-    ids, logits, cosines, votes = pipeline.parts(prepared.validation_ids, prepared.options.threads)
+    ids, logits, cosines, votes = pipeline.parts(prepared.validation_inputs, prepared.options.threads)
     there = ids >= 0
     inputs = np.stack([logits[there], cosines[there], log_votes(votes[there])], axis=1)
     right = right_pairs(ids, prepared.validation_labels, prepared.n_labels)[there]

@@ -1,4 +1,7 @@
-"""The recipes `inceptionxml` and `inceptionxml+`: a model that predicts without torch, and how it is trained."""
+"""Recipes whose encoder and labels' rows learn together: models that predict without torch, and how they are trained.
+
+`inceptionxml` and `inceptionxml+` are here; `xml-cnn` is the first of them with another encoder.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +28,40 @@ ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.j
 
 
 @dataclass(frozen=True)
-class InceptionOptions(TextOptions):
+class JointOptions(TextOptions):
     """How to train; what is None is chosen from the data.
 
     epochs       passes over the texts
     batch_size   texts a step
     rate         peak of the learning rate
     dropout      share of the features that is left out at random
-    channels     of the convolutions
-    attention    whether words and dimensions look at each other before the convolutions
-    bag          whether the sum of the word vectors stands beside the convolutions' features
-    shuffle      put the words of a text in another order each time
     """
 
     epochs: int | None = None
     batch_size: int | None = None
     rate: float | None = None
     dropout: float | None = None
+
+
+@dataclass(frozen=True)
+class InceptionForm:
+    """The encoder of InceptionXML.
+
+    channels     of the convolutions
+    attention    whether words and dimensions look at each other before the convolutions
+    bag          whether the sum of the word vectors stands beside the convolutions' features
+    shuffle      put the words of a text in another order each time
+    """
+
     channels: int = 32
     attention: bool = True
     bag: bool = True
     shuffle: bool = True
+
+
+@dataclass(frozen=True)
+class InceptionOptions(InceptionForm, JointOptions):
+    """How to train InceptionXML."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +87,12 @@ TEXTS_PER_BLOCK = 512
 class Network:
     """The arrays of a model at work: word ids to labels, without torch."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], max_words: int, n_labels: int, lightxml: bool = False) -> None:
+    def __init__(
+        self, runtime: Any, arrays: dict[str, np.ndarray], max_words: int, n_labels: int, lightxml: bool = False
+    ) -> None:
+        """`runtime`: the class of the encoder."""
         self.lightxml = lightxml
-        self.encoder = InceptionRuntime(part_of(arrays, "encoder"), max_words)
+        self.encoder = runtime(part_of(arrays, "encoder"), max_words)
         self.extreme = HeadRuntime(part_of(arrays, "extreme"), n_labels, self.encoder.n_features)
         self.tree = self.meta = None
         if "meta.weights" in arrays:
@@ -120,10 +139,15 @@ def part_of(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
 
 
 class InceptionModel(Model):
-    """Word vectors through InceptionXML's convolutions to features; every label scored by its row of weights."""
+    """Word vectors through InceptionXML's convolutions to features; every label scored by its row of weights.
+
+    With another encoder (a name in `new_encoders.ENCODERS`, and what it is in prediction) it is another recipe.
+    """
 
     recipe = "inceptionxml"
-    Options: ClassVar[type[InceptionOptions]] = InceptionOptions
+    Options: ClassVar[type[JointOptions]] = InceptionOptions
+    encoder: ClassVar[str] = "inception"
+    Runtime: ClassVar[Any] = InceptionRuntime
 
     def __init__(
         self,
@@ -136,14 +160,14 @@ class InceptionModel(Model):
         super().__init__(**common)
         self.vocabulary, self._arrays, self.records, self.reranker = vocabulary, arrays, records, reranker
         lightxml = self.options.get("form") == "lightxml"
-        self._network = Network(arrays, self.options["max_words"], len(self.label_names), lightxml)
+        self._network = Network(self.Runtime, arrays, self.options["max_words"], len(self.label_names), lightxml)
         if self._network.encoder.n_words != len(vocabulary):
             raise ModelError(
                 f"the vocabulary has {len(vocabulary):,} words, and there are {self._network.encoder.n_words:,} vectors"
             )
 
     @classmethod
-    def train(cls, dataset: Dataset, options: InceptionOptions) -> InceptionModel:
+    def train(cls, dataset: Dataset, options: JointOptions) -> InceptionModel:
         """Train the encoder and the rows of labels together."""
         from shortlist.model.inception_training import train_inception
 

@@ -1,4 +1,4 @@
-"""Training for `inceptionxml` and `inceptionxml+`: data in, settings chosen, a model out."""
+"""Training for recipes whose encoder and labels' rows learn together: data in, settings chosen, a model out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from shortlist.data.dataset import Dataset
-from shortlist.encoders.inception import InceptionEncoder, count_features
 from shortlist.errors import OptionError
-from shortlist.model.inception import InceptionModel, InceptionOptions, InceptionPlusOptions, Network
+from shortlist.model.inception import InceptionModel, InceptionPlusOptions, JointOptions, Network
+from shortlist.model.new_encoders import ENCODERS
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import Prepared, need_texts, show_settings
 from shortlist.training.batches import WordBatches
@@ -26,8 +25,8 @@ CANDIDATES = 1600  # labels that a text sees
 AnyInception = TypeVar("AnyInception", bound=InceptionModel)
 
 
-def train_inception(model_class: type[AnyInception], dataset: Dataset, options: InceptionOptions) -> AnyInception:
-    """Train a model of either recipe."""
+def train_inception(model_class: type[AnyInception], dataset: Dataset, options: JointOptions) -> AnyInception:
+    """Train a model of any of these recipes."""
     need_texts(dataset, model_class.recipe)
     options = chosen(options, len(dataset), dataset.n_labels)
     _check(options)
@@ -36,14 +35,14 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
         Checkpoints(options.checkpoints, {}).refuse_to_overwrite()  # before the work, not after it
     prepared = Prepared(dataset, options)
     need_memory(
-        memory_of(options, len(prepared.vocabulary), dataset.n_labels),
+        memory_of(model_class, prepared, options),
         "Smaller dimensions or channels, bag=false, or a larger min_count need less.",
     )
     shortlisting = None
     if isinstance(options, InceptionPlusOptions):
         tree = prepared.tree(int(options.clusters or 1))
         shortlisting = Shortlisting(tree, int(options.top or 1), options.form == "lightxml")
-    encoder = new_encoder(prepared, options)
+    encoder = ENCODERS[model_class.encoder].new(prepared, options)
     learner = Learner(
         encoder,
         dataset.n_labels,
@@ -65,25 +64,31 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
             options.patience,
             options.seed,
         ),
-        WordBatches(prepared.word_ids, prepared.labels, options.max_words, encoder.padding, options.shuffle),
-        _validator(prepared, options, fixed) if len(prepared.validation) else None,
+        WordBatches(
+            prepared.word_ids,
+            prepared.labels,
+            options.max_words,
+            encoder.padding,
+            getattr(options, "shuffle", False),
+        ),
+        _validator(model_class, prepared, options, fixed) if len(prepared.validation) else None,
         checkpoints,
         options.resume,
         tensorboard=tensorboard_writer(Path(options.checkpoints) / "tensorboard") if checkpoints else None,
     )
     arrays |= fixed
-    network = Network(arrays, options.max_words, dataset.n_labels, is_lightxml(options))
+    network = Network(model_class.Runtime, arrays, options.max_words, dataset.n_labels, is_lightxml(options))
     top = int(getattr(options, "top", 0) or 0)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, top, options.threads))
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     return model_class(arrays, prepared.vocabulary, records, reranker, options=options.kept(), **common)
 
 
-def is_lightxml(options: InceptionOptions) -> bool:
+def is_lightxml(options: JointOptions) -> bool:
     return getattr(options, "form", "") == "lightxml"
 
 
-def chosen(options: InceptionOptions, n_texts: int, n_labels: int) -> InceptionOptions:
+def chosen(options: JointOptions, n_texts: int, n_labels: int) -> JointOptions:
     """The options with everything that was left open chosen from the size of the data; docs/lab-book.md says why."""
     size = size_of(n_texts)
     values: dict[str, Any] = {
@@ -101,46 +106,38 @@ def chosen(options: InceptionOptions, n_texts: int, n_labels: int) -> InceptionO
     return filled(options, values)
 
 
-def _check(options: InceptionOptions) -> None:
-    check_options(options, ("epochs", "batch_size", "channels", "clusters", "top"), ("dropout",), ("rate",))
+def _check(options: JointOptions) -> None:
+    counts = ("epochs", "batch_size", "channels", "clusters", "top", "chunks", "hidden")
+    check_options(options, counts, ("dropout",), ("rate",))
     if not 0 <= getattr(options, "detached", 0.0) <= 1:
         raise OptionError(f"detached is {options.detached}; it is a share, from 0 to 1")  # type: ignore[attr-defined]
     if getattr(options, "form", "synchronised") not in ("synchronised", "lightxml"):
         raise OptionError(f"form is {options.form!r}; it is synchronised or lightxml")  # type: ignore[attr-defined]
 
 
-def memory_of(options: InceptionOptions, n_words: int, n_labels: int) -> dict[str, int]:
+def memory_of(model_class: type[InceptionModel], prepared: Prepared, options: JointOptions) -> dict[str, int]:
     """Bytes for what is large, beside the texts, which are there already."""
-    n_features = count_features(options.dimensions, options.channels, options.bag)
+    kind = ENCODERS[model_class.encoder]
+    n_features = kind.n_features(prepared, options)
     n_clusters = getattr(options, "clusters", 0) or 0
-    n_rows, batch = n_labels + n_clusters, int(options.batch_size or 1)
-    activations = batch * options.dimensions * (3 * options.channels // 4 + options.max_words)
+    n_rows, batch = prepared.n_labels + n_clusters, int(options.batch_size or 1)
     return {
         # Twice: where the best epoch is not the last, it is read back beside it.
         "label rows": 2 * 4 * n_rows * n_features + 16 * n_rows,
         # Twice: as they are learnt, and as they are trained.
-        "word vectors": 2 * 4 * n_words * options.dimensions,
-        "a batch": 4 * (12 * activations + batch * (n_clusters + 3 * n_features)),
+        "word vectors": 2 * 4 * len(prepared.vocabulary) * options.dimensions,
+        "a batch": 4 * batch * (kind.per_text(options) + n_clusters + 3 * n_features),
     }
 
 
-def new_encoder(prepared: Prepared, options: InceptionOptions) -> InceptionEncoder:
-    """The encoder as training finds it; a rare word has a long vector, as it says more."""
-    vectors, idf = prepared.vectors(), prepared.idf
-    vectors *= (idf / idf[prepared.word_ids.values].mean())[:, None]
-    torch.manual_seed(options.seed)
-    sizes = (len(vectors), vectors.shape[1], options.max_words, options.channels)
-    encoder = InceptionEncoder(*sizes, float(options.dropout or 0), options.attention, options.bag)
-    with torch.no_grad():
-        encoder.words.weight[:-1] = torch.from_numpy(vectors)
-    return encoder
-
-
-def _validator(prepared: Prepared, options: InceptionOptions, fixed: dict[str, np.ndarray]) -> Any:
+def _validator(
+    model_class: type[InceptionModel], prepared: Prepared, options: JointOptions, fixed: dict[str, np.ndarray]
+) -> Any:
     """A function that measures arrays on the part held out."""
 
     def validate(arrays: dict[str, np.ndarray]) -> dict[str, float]:
-        network = Network(arrays | fixed, options.max_words, prepared.n_labels, is_lightxml(options))
+        arrays = arrays | fixed
+        network = Network(model_class.Runtime, arrays, options.max_words, prepared.n_labels, is_lightxml(options))
         top = int(getattr(options, "top", 0) or 0)
         scores = prepared.measure(network.rank(prepared.validation_ids, 5, top, options.threads)[0])
         if network.tree is not None:

@@ -1,12 +1,14 @@
-"""A data set as training sees it: words as ids, a part held out, and what the labels' names say."""
+"""A data set as training sees it: words as ids (or features), a part held out, and what the labels' names say."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
@@ -17,6 +19,7 @@ from shortlist.labels.tree import LabelTree
 from shortlist.model.base import need_pairs
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
+from shortlist.progress import Progress
 from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Vocabulary, learn_vectors, load_vectors
 from shortlist.training.checkpoints import Checkpoints
@@ -24,22 +27,28 @@ from shortlist.training.validation import cut_validation
 
 log = logging.getLogger("shortlist")
 
+Rank = Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]]
+TEXTS_PER_BLOCK = 4096
 MEASURED = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
 
 
 class Prepared:
-    """Texts, word ids and labels to learn from, and those held out (`validation_…`)."""
+    """Texts, word ids and labels to learn from, and those held out (`validation_…`).
+
+    `inputs` is what an encoder takes: the word ids, or rows of features where the data set has these instead.
+    """
 
     def __init__(self, dataset: Dataset, options: TextOptions) -> None:
         self.dataset, self.options = dataset, options
-        self.vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, min_count=options.min_count)
-        if not len(self.vocabulary):
+        texts = dataset.texts if dataset.features is None else Texts.from_strings([""] * len(dataset))
+        self.vocabulary, word_ids = Vocabulary.build_and_encode(texts, min_count=options.min_count)
+        if not len(self.vocabulary) and dataset.features is None:
             raise DataError(
                 f"there are no words to learn from: no word occurs {options.min_count:,} times or more (min_count)."
             )
         share = float(options.validation or 0)
         train, self.validation = cut_validation(dataset.labels, dataset.n_labels, share, options.seed)
-        self.texts, self.validation_texts = dataset.texts.take(train), dataset.texts.take(self.validation)
+        self.texts, self.validation_texts = texts.take(train), texts.take(self.validation)
         self.word_ids, self.validation_ids = word_ids.take(train), word_ids.take(self.validation)
         # Weights of labels play no part in training.
         labels = Ragged(dataset.labels.indptr, dataset.labels.values)
@@ -48,6 +57,11 @@ class Prepared:
         self.n_train = len(train)
         if options.label_texts:
             self._add_label_texts()
+        self.inputs: Any = self.word_ids
+        self.validation_inputs: Any = self.validation_ids
+        if dataset.features is not None:
+            features = _indexable(dataset.features)
+            self.inputs, self.validation_inputs = features[train], features[self.validation]
 
     def _add_label_texts(self) -> None:
         """Names of labels as further texts, where more than half of a name's words are known."""
@@ -100,17 +114,22 @@ class Prepared:
         result = evaluate(ids, self.validation_labels, train=(self.train_frequencies, self.n_train))
         return {name: result[name] for name in MEASURED}
 
-    def reranker(self, rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]]) -> Reranker | None:
-        """The second look at what this first stage ranks best."""
+    def reranker(self, rank: Rank, candidates: np.ndarray | None = None) -> Reranker | None:
+        """The second look at what this first stage ranks best.
+
+        rank        word ids and k, to the k best labels of each text and their probabilities
+        candidates  the labels that it ranks best for the texts to learn from, where they are known
+        """
         if not self.options.reranker:
             return None
+        k = min(self.options.candidates, self.n_labels)
         return Reranker.learn(
-            rank,
             self.vocabulary,
             (self.texts, self.labels),
+            ranked(rank, self.word_ids, k)[0] if candidates is None else candidates,
             (self.validation_texts, self.validation_labels),
+            ranked(rank, self.validation_ids, k),
             self.n_labels,
-            self.options.candidates,
             self.options.cost,
             self.options.threads,
         )
@@ -128,7 +147,28 @@ class Prepared:
         for rows in (self.word_ids, self.labels, self.validation_ids, self.validation_labels):
             digest.update(rows.indptr.tobytes())
             digest.update(np.ascontiguousarray(rows.values).tobytes())
+        if self.dataset.features is not None:
+            for matrix in (self.inputs, self.validation_inputs):
+                parts = (matrix.indptr, matrix.indices, matrix.data) if sparse.issparse(matrix) else (matrix,)
+                for part in parts:
+                    digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()[:16]
+
+
+def ranked(rank: Rank, word_ids: Ragged, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best labels of many texts and their probabilities; -1 and 0 where there are fewer."""
+    ids, probabilities = np.full((len(word_ids), k), -1, np.int32), np.zeros((len(word_ids), k), np.float32)
+    with Progress("candidates", len(word_ids), "texts") as progress:
+        for begin in range(0, len(word_ids), TEXTS_PER_BLOCK):
+            block = np.arange(begin, min(begin + TEXTS_PER_BLOCK, len(word_ids)))
+            found, scores = rank(word_ids.take(block), k)
+            ids[block, : found.shape[1]], probabilities[block, : found.shape[1]] = found, scores
+            progress.advance(len(block))
+    return ids, probabilities
+
+
+def _indexable(features: Any) -> Any:
+    return sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
 
 
 def need_texts(dataset: Dataset, recipe: str) -> None:

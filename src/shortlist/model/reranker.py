@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
 from shortlist.heads.word_rows import WordRows
 from shortlist.model.folder import ModelReader, ModelWriter
-from shortlist.progress import Progress
 from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.word_features import WordFeatures
@@ -23,7 +22,6 @@ ROWS, BEGINNINGS = "word_rows.safetensors", "beginnings.txt"
 
 # When the mixture is set, what was held out for it is learnt from, too, if it is this share of the texts.
 WORTH_LEARNING = 0.01
-TEXTS_PER_BLOCK = 4096
 
 # Nearest to certainty that a first score counts for.
 SUREST = 1e-6
@@ -85,38 +83,37 @@ class Reranker:
 
     @staticmethod
     def learn(
-        rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]],
         vocabulary: Vocabulary,
         train: tuple[Texts, Ragged],
+        candidates: np.ndarray,
         held_out: tuple[Texts, Ragged],
+        held_out_ranks: tuple[np.ndarray, np.ndarray],
         n_labels: int,
-        n_candidates: int,
         cost: float = 0.5,
         threads: int | None = None,
     ) -> Reranker:
         """Learn from the mistakes of a first stage.
 
-        rank      the first stage: word ids and k, to the k best labels and their probabilities
-        train     texts and labels that the first stage has learnt from
-        held_out  texts and labels that it has not: these set the mixture
+        train           texts and labels that the first stage has learnt from
+        candidates      the labels that it ranks best for them (texts × K)
+        held_out        texts and labels that it has not learnt from: these set the mixture
+        held_out_ranks  the labels that it ranks best for these, and their probabilities
         """
         texts, labels = train
         features = WordFeatures.fit(texts, vocabulary)
-        n_candidates = min(n_candidates, n_labels)
-        rows, candidates = _ranked(rank, features, texts, n_candidates)
-        held_out_rows, held_out_candidates = _ranked(rank, features, held_out[0], n_candidates)
-        word_rows = WordRows.learn(rows, labels, n_labels, candidates[0], cost, threads)
+        rows, held_out_rows = features.transform(texts), features.transform(held_out[0])
+        word_rows = WordRows.learn(rows, labels, n_labels, candidates, cost, threads)
         mixture = Mixture()
         if len(held_out[0]):
-            ids, probabilities = held_out_candidates
+            ids, probabilities = held_out_ranks
             scores = word_rows.scores(held_out_rows, ids, threads)
             mixture = Mixture.fit(probabilities, scores, right_pairs(ids, held_out[1], n_labels))
         if len(held_out[0]) >= WORTH_LEARNING * len(texts):
             rows = sparse.vstack([rows, held_out_rows], format="csr")
-            all_ids = np.concatenate([candidates[0], held_out_candidates[0]])
+            all_ids = np.concatenate([candidates, held_out_ranks[0]])
             labels = Ragged.concatenate([labels, held_out[1]])
             word_rows = WordRows.learn(rows, labels, n_labels, all_ids, cost, threads)
-        return Reranker(features, word_rows, mixture, n_candidates)
+        return Reranker(features, word_rows, mixture, candidates.shape[1])
 
     def rerank(
         self,
@@ -157,20 +154,6 @@ class Reranker:
         rows = WordRows.from_arrays(arrays, n_labels, features.n_features)
         mixture = Mixture(**{name: float(value) for name, value in config["mixture"].items()})
         return Reranker(features, rows, mixture, int(config["candidates"]))
-
-
-def _ranked(
-    rank: Callable[[Ragged, int], tuple[np.ndarray, np.ndarray]], features: WordFeatures, texts: Texts, k: int
-) -> tuple[sparse.csr_array, tuple[np.ndarray, np.ndarray]]:
-    """Features of the texts, and their k best labels by the first stage."""
-    word_ids = features.words.encode(texts)
-    ids, probabilities = np.empty((len(texts), k), np.int32), np.empty((len(texts), k), np.float32)
-    with Progress("candidates", len(texts), "texts") as progress:
-        for begin in range(0, len(texts), TEXTS_PER_BLOCK):
-            block = np.arange(begin, min(begin + TEXTS_PER_BLOCK, len(texts)))
-            ids[block], probabilities[block] = rank(word_ids.take(block), k)
-            progress.advance(len(block))
-    return features.transform(texts, word_ids), (ids, probabilities)
 
 
 def right_pairs(ids: np.ndarray, labels: Ragged, n_labels: int) -> np.ndarray:

@@ -15,6 +15,9 @@ GB = 1e9
 # mallopt's numbers for "give memory back when so much is free" and "ask the system for pieces of this size".
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
+# Trainings that begin side by side, each in a process of its own, and will want the same memory.
+side_by_side = 1
+
 
 def free_memory() -> int:
     """Bytes that can still be had: of the machine, and of the group of processes where it has a limit."""
@@ -37,8 +40,9 @@ def need_memory(sizes: dict[str, int], what_helps: str) -> None:
     parts = ", ".join(f"{name} {size / GB:.2f}" for name, size in sizes.items() if size >= GB / 100)
     needs = f"needs about {total / GB:.2f} GB" + (f" ({parts})" if parts else "")
     log.info("memory: %s; %.1f GB are free", needs, free / GB)
-    if total > free:
-        raise OptionError(f"training {needs}, and {free / GB:.1f} GB are free. {what_helps}")
+    if total * side_by_side > free:
+        times = f", {side_by_side} times at once" if side_by_side > 1 else ""
+        raise OptionError(f"training {needs}{times}, and {free / GB:.1f} GB are free. {what_helps}")
 
 
 def keep_freed_memory() -> None:
