@@ -20,13 +20,21 @@ from shortlist.model.folder import _escaped, _unescaped
 
 N_TOPICS = 20
 # P@1 that each recipe must reach on the test part of `topics`.
-BARS = {"popular": 4.0, "centroid": 95.0, "inceptionxml": 95.0, "inceptionxml+": 95.0, "astec": 95.0}
+BARS = {"popular": 4.0}
+BAR = 95.0
 # Small and quick; what is chosen from the data otherwise is tested with the recipe.
 SMALL = {"epochs": 10, "dimensions": 64, "batch_size": 32, "dropout": 0.25, "threads": 1}
 OPTIONS = {
     "inceptionxml": SMALL,
     "inceptionxml+": {**SMALL, "clusters": 7, "top": 3},
     "astec": {**SMALL, "clusters": 7, "surrogate_epochs": 10},
+    # These are to reach the bar without their labels' words.
+    "inceptionxml-deepxml": {**SMALL, "epochs": 3, "surrogate_epochs": 3, "channels": 8, "reranker": False},
+    "xml-cnn": {**SMALL, "epochs": 8, "channels": 16, "hidden": 64, "reranker": False},
+    "deepxml-cnn": {**SMALL, "surrogate_epochs": 8, "channels": 16, "hidden": 64, "reranker": False},
+    "mach": {**SMALL, "repetitions": 3, "buckets": 12, "word_buckets": 100, "reranker": False},
+    "deepxml-mlp": {**SMALL, "epochs": 5, "surrogate_epochs": 5, "word_buckets": 100, "reranker": False},
+    "slice": SMALL,
 }
 
 
@@ -75,7 +83,7 @@ def model(recipe, train_part):
 class TestEveryRecipe:
     def test_learns(self, model, recipe, train_part, test_part):
         result = shortlist.evaluate(model.predict_dataset(test_part), test_part, train=train_part)
-        assert result["P@1"] >= BARS[recipe]
+        assert result["P@1"] >= BARS.get(recipe, BAR)
 
     def test_one_text_equals_many(self, model, test_part):
         texts = list(test_part.texts[:20])

@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from types import TracebackType
+from typing import ClassVar
 
 log = logging.getLogger("shortlist")
 
@@ -18,7 +19,11 @@ class Progress:
 
     >>> with Progress("reading", total=10, unit="rows") as progress:
     ...     progress.advance(10)
+
+    Where several processes share a terminal, `bars` is False: their bars would overwrite each other.
     """
+
+    bars: ClassVar[bool] = True
 
     def __init__(self, what: str, total: int | None = None, unit: str = "it", show: bool = True) -> None:
         self.what, self.total, self.unit = what, total, unit
@@ -27,7 +32,7 @@ class Progress:
         self._show = show
         self._note = ""
         self._bar = None
-        if show and sys.stderr.isatty():
+        if show and self.bars and sys.stderr.isatty():
             from tqdm import tqdm
 
             self._bar = tqdm(

@@ -46,6 +46,8 @@ def option_value(text: str) -> Any:
 @click.option("--threads", type=int, help="How many cores to use; all by default.")
 @click.option("--device", help="cpu, cuda, or auto (CUDA where there is one).")
 @click.option("--seed", type=int, help="Where chance begins; the same seed gives the same model.")
+@click.option("--ensemble", type=int, help="Train so many, seed after seed, that predict together (mean of scores).")
+@click.option("--parallel", type=int, help="How many of an ensemble to train at once; one by default.")
 @click.option("--resume", is_flag=True, help="Go on with a training that was stopped or killed.")
 @reading_options
 def train(
@@ -56,6 +58,8 @@ def train(
     threads: int | None,
     device: str | None,
     seed: int | None,
+    ensemble: int | None,
+    parallel: int | None,
     resume: bool,
     reading: dict[str, Any],
 ) -> None:
@@ -66,6 +70,7 @@ def train(
     \b
     shortlist train pairs.jsonl --recipe inceptionxml+ --out model/
     shortlist train parts/ --recipe centroid --set min_count=2 --out model/
+    shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     """
     from shortlist.model import train as train_model
     from shortlist.model.folder import check_replaceable
@@ -74,7 +79,7 @@ def train(
     folder = Path(out)
     check_replaceable(folder)  # before the work, not after it
     known = options_of(recipe)
-    given = {"threads": threads, "device": device, "seed": seed}
+    given = {"threads": threads, "device": device, "seed": seed, "ensemble": ensemble, "parallel": parallel}
     options |= {name: value for name, value in given.items() if value is not None}
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     if "checkpoints" in known:
@@ -92,7 +97,7 @@ def train(
         if checkpoints.exists():
             checkpoints.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-    click.echo(f"{out}: {recipe}, {dataset} in {time.perf_counter() - start:.1f} s")
+    click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")
 
 
 @click.command()

@@ -30,9 +30,7 @@ class BagEncoder(nn.Module):
         self.n_features = dimensions
 
     def forward(self, word_ids: Tensor) -> Tensor:
-        weights = self.idf[word_ids]
-        weights = weights / weights.square().sum(dim=1, keepdim=True).sqrt().clamp(min=1e-6)
-        bags = torch.bmm(weights[:, None], self.words(word_ids)).squeeze(1)
+        bags = torch.bmm(unit_weights(self.idf, word_ids)[:, None], self.words(word_ids)).squeeze(1)
         return self.dropout(torch.relu(bags) if self.relu else bags)
 
     @torch.no_grad()
@@ -41,3 +39,9 @@ class BagEncoder(nn.Module):
         if self.relu:
             arrays["relu"] = torch.ones(1)
         return {name: array.float().contiguous().cpu().numpy() for name, array in arrays.items()}
+
+
+def unit_weights(idf: Tensor, word_ids: Tensor) -> Tensor:
+    """The weights of each text's words, at length 1 together."""
+    weights = idf[word_ids]
+    return weights / weights.square().sum(dim=1, keepdim=True).sqrt().clamp(min=1e-6)

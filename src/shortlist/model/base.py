@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -30,7 +30,7 @@ AnyModel = TypeVar("AnyModel", bound="Model")
 class Model(ABC):
     """A trained model. `recipe` is the name under which it was trained."""
 
-    recipe: ClassVar[str]
+    recipe: str
 
     def __init__(self, label_names: list[str], display_names: dict[str, str], options: dict[str, Any]) -> None:
         self.label_names = label_names
@@ -39,6 +39,11 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.label_names):,} labels)"
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return self.recipe
 
     @abstractmethod
     def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -22,10 +22,10 @@ from shortlist.encoders.given import GivenFeatures
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.model.deepxml import Blend, DeepXMLModel, DeepXMLOptions, Pipeline, log_votes
 from shortlist.model.base import need_pairs
+from shortlist.model.deepxml import Blend, DeepXMLModel, DeepXMLOptions, Pipeline, log_votes
 from shortlist.model.inception import part_of
-from shortlist.model.new_encoders import ENCODERS
+from shortlist.model.new_encoders import ENCODERS, SIZES
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import MEASURED, Prepared, need_texts, show_settings
 from shortlist.model.reranker import fit_odds, right_pairs
@@ -111,7 +111,7 @@ def chosen(options: DeepXMLOptions, n_texts: int, n_labels: int) -> DeepXMLOptio
 
 def _check(options: DeepXMLOptions) -> None:
     counts = ("batch_size", "clusters", "surrogate_epochs", "epochs", "shortlist", "neighbours", "texts_per_label")
-    check_options(options, counts, ("dropout",), ("surrogate_rate", "rate"))
+    check_options(options, (*counts, *SIZES), ("dropout",), ("surrogate_rate", "rate"))
     for name, known in (("surrogate", SURROGATES), ("sampling", SAMPLINGS)):
         if getattr(options, name) not in known:
             raise OptionError(f"{name} is {getattr(options, name)!r}; it can be {', '.join(known)}")
@@ -159,10 +159,15 @@ def surrogate_of(prepared: Prepared, options: DeepXMLOptions) -> np.ndarray:
     if options.surrogate == "clusters":
         return prepared.tree(n_tasks).cluster_of_label
     if options.surrogate == "hashed":
-        return np.random.default_rng(options.seed).permutation(n_labels) % n_tasks
+        return hashed(n_labels, n_tasks, options.seed)
     tasks = np.full(n_labels, -1)
     tasks[np.argsort(-prepared.train_frequencies, kind="stable")[:n_tasks]] = np.arange(min(n_tasks, n_labels))
     return tasks
+
+
+def hashed(n_labels: int, n_tasks: int, seed: int) -> np.ndarray:
+    """A task for each label, at random; none has more labels than another by more than one."""
+    return (np.random.default_rng(seed).permutation(n_labels) % n_tasks).astype(np.int32)
 
 
 def _learn_features(

@@ -43,32 +43,41 @@ class ModelConfig(msgspec.Struct):
 
 
 class ModelWriter:
-    """Collects the files of a model in a folder that is not yet in place."""
+    """Collects the files of a model in a folder that is not yet in place, each with the prefix in its name."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        self.folder, self.prefix = folder, prefix
+
+    def part(self, prefix: str) -> ModelWriter:
+        """A writer into the same folder, for a model that is part of this one."""
+        return ModelWriter(self.folder, self.prefix + prefix)
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         from safetensors.numpy import save_file
 
-        save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.folder / name)
+        save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.path(name))
 
     def lines(self, name: str, records: list[dict[str, Any]]) -> None:
         """Records as JSON, one a line."""
-        (self.folder / name).write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+        self.path(name).write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
 
     def strings(self, name: str, strings: list[str]) -> None:
-        (self.folder / name).write_bytes("".join(f"{_escaped(string)}\n" for string in strings).encode())
+        self.path(name).write_bytes("".join(f"{_escaped(string)}\n" for string in strings).encode())
 
     def path(self, name: str) -> Path:
-        return self.folder / name
+        return self.folder / f"{self.prefix}{name}"
 
 
 class ModelReader:
     """Gives out the files of a model, after their checksums were compared."""
 
-    def __init__(self, folder: Path, config: ModelConfig) -> None:
-        self.folder, self.config = folder, config
+    def __init__(self, folder: Path, config: ModelConfig, prefix: str = "") -> None:
+        self.folder, self.config, self.prefix = folder, config, prefix
+
+    def part(self, prefix: str, options: dict[str, Any], extra: dict[str, Any]) -> ModelReader:
+        """A reader of what `ModelWriter.part` wrote, with that model's own options and extra."""
+        config = msgspec.structs.replace(self.config, options=options, extra=extra)
+        return ModelReader(self.folder, config, self.prefix + prefix)
 
     def arrays(self, name: str, *needed: str) -> dict[str, np.ndarray]:
         """The arrays in a file, those that are needed for certain among them."""
@@ -81,7 +90,7 @@ class ModelReader:
             raise ModelError(f"{self.path(name)}: not a readable safetensors file ({error}).") from None
         for key in needed:
             if key not in arrays:
-                raise self.damaged(f"{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
+                raise self.damaged(f"{self.prefix}{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
         return arrays
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -89,22 +98,23 @@ class ModelReader:
         try:
             return msgspec.json.Decoder(dict[str, Any]).decode_lines(self.path(name).read_bytes())
         except msgspec.DecodeError as error:
-            raise self.damaged(f"{name} is not JSON lines: {error}") from None
+            raise self.damaged(f"{self.prefix}{name} is not JSON lines: {error}") from None
 
     def strings(self, name: str) -> list[str]:
         try:
             content = self.path(name).read_bytes().decode()
         except UnicodeDecodeError as error:
-            raise self.damaged(f"{name} is not UTF-8 at byte {error.start}") from None
+            raise self.damaged(f"{self.prefix}{name} is not UTF-8 at byte {error.start}") from None
         return [_unescaped(line) for line in content.split("\n")[:-1]]
 
     def path(self, name: str) -> Path:
+        name = f"{self.prefix}{name}"
         if name not in self.config.files:
             raise ModelError(f"{self.folder}: the model has no file {name}; it is not whole. Train or fetch it again.")
         return self.folder / name
 
     def has(self, name: str) -> bool:
-        return name in self.config.files
+        return f"{self.prefix}{name}" in self.config.files
 
     def damaged(self, what: str) -> ModelError:
         """The error to raise where the content of a file makes no sense."""

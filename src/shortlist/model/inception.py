@@ -93,6 +93,7 @@ class Network:
         """`runtime`: the class of the encoder."""
         self.lightxml = lightxml
         self.encoder = runtime(part_of(arrays, "encoder"), max_words)
+        self.n_words = self.encoder.n_words
         self.extreme = HeadRuntime(part_of(arrays, "extreme"), n_labels, self.encoder.n_features)
         self.tree = self.meta = None
         if "meta.weights" in arrays:
@@ -148,6 +149,7 @@ class InceptionModel(Model):
     Options: ClassVar[type[JointOptions]] = InceptionOptions
     encoder: ClassVar[str] = "inception"
     Runtime: ClassVar[Any] = InceptionRuntime
+    needed: ClassVar[tuple[str, ...]] = ("extreme.weights", "extreme.biases")
 
     def __init__(
         self,
@@ -159,12 +161,16 @@ class InceptionModel(Model):
     ) -> None:
         super().__init__(**common)
         self.vocabulary, self._arrays, self.records, self.reranker = vocabulary, arrays, records, reranker
-        lightxml = self.options.get("form") == "lightxml"
-        self._network = Network(self.Runtime, arrays, self.options["max_words"], len(self.label_names), lightxml)
-        if self._network.encoder.n_words != len(vocabulary):
+        self._network = self.at_work(arrays, self.options, len(self.label_names))
+        if self._network.n_words != len(vocabulary):
             raise ModelError(
-                f"the vocabulary has {len(vocabulary):,} words, and there are {self._network.encoder.n_words:,} vectors"
+                f"the vocabulary has {len(vocabulary):,} words, and there are {self._network.n_words:,} vectors"
             )
+
+    @classmethod
+    def at_work(cls, arrays: dict[str, np.ndarray], options: dict[str, Any], n_labels: int) -> Any:
+        """The arrays of a model with these options, ready to rank."""
+        return Network(cls.Runtime, arrays, options["max_words"], n_labels, options.get("form") == "lightxml")
 
     @classmethod
     def train(cls, dataset: Dataset, options: JointOptions) -> InceptionModel:
@@ -195,7 +201,7 @@ class InceptionModel(Model):
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> InceptionModel:
-        arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases")
+        arrays = reader.arrays(ARRAYS, *cls.needed)
         try:
             vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
             reranker = None

@@ -9,8 +9,8 @@ import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.errors import OptionError
-from shortlist.model.inception import InceptionModel, InceptionPlusOptions, JointOptions, Network
-from shortlist.model.new_encoders import ENCODERS
+from shortlist.model.inception import InceptionModel, InceptionPlusOptions, JointOptions
+from shortlist.model.new_encoders import ENCODERS, SIZES
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import Prepared, need_texts, show_settings
 from shortlist.training.batches import WordBatches
@@ -77,15 +77,11 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
         tensorboard=tensorboard_writer(Path(options.checkpoints) / "tensorboard") if checkpoints else None,
     )
     arrays |= fixed
-    network = Network(model_class.Runtime, arrays, options.max_words, dataset.n_labels, is_lightxml(options))
+    network = model_class.at_work(arrays, options.kept(), dataset.n_labels)
     top = int(getattr(options, "top", 0) or 0)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, top, options.threads))
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     return model_class(arrays, prepared.vocabulary, records, reranker, options=options.kept(), **common)
-
-
-def is_lightxml(options: JointOptions) -> bool:
-    return getattr(options, "form", "") == "lightxml"
 
 
 def chosen(options: JointOptions, n_texts: int, n_labels: int) -> JointOptions:
@@ -107,8 +103,7 @@ def chosen(options: JointOptions, n_texts: int, n_labels: int) -> JointOptions:
 
 
 def _check(options: JointOptions) -> None:
-    counts = ("epochs", "batch_size", "channels", "clusters", "top", "chunks", "hidden")
-    check_options(options, counts, ("dropout",), ("rate",))
+    check_options(options, ("epochs", "batch_size", "clusters", "top", *SIZES), ("dropout",), ("rate",))
     if not 0 <= getattr(options, "detached", 0.0) <= 1:
         raise OptionError(f"detached is {options.detached}; it is a share, from 0 to 1")  # type: ignore[attr-defined]
     if getattr(options, "form", "synchronised") not in ("synchronised", "lightxml"):
@@ -136,8 +131,7 @@ def _validator(
     """A function that measures arrays on the part held out."""
 
     def validate(arrays: dict[str, np.ndarray]) -> dict[str, float]:
-        arrays = arrays | fixed
-        network = Network(model_class.Runtime, arrays, options.max_words, prepared.n_labels, is_lightxml(options))
+        network = model_class.at_work(arrays | fixed, options.kept(), prepared.n_labels)
         top = int(getattr(options, "top", 0) or 0)
         scores = prepared.measure(network.rank(prepared.validation_ids, 5, top, options.threads)[0])
         if network.tree is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ class TextOptions:
     dimensions   of the word vectors
     vectors      file of word vectors to start from (GloVe or fastText text, .npy); else learnt from the texts
     min_count    words with fewer occurrences are left out
+    parts        words that are left out, and unknown ones, are taken apart into pieces of so many characters, "3-4";
+                 needs a min_count of 2 or more. Empty: they are not
     max_words    words of a text that are looked at
     label_texts  learn from the labels' names, too, where their words are known from the texts
     reranker     whether the words of each label have a second look at the labels ranked best
@@ -34,6 +37,7 @@ class TextOptions:
     dimensions: int = 300
     vectors: str = ""
     min_count: int = 1
+    parts: str = ""
     max_words: int = 32
     label_texts: bool = True
     reranker: bool = True
@@ -47,6 +51,16 @@ class TextOptions:
     checkpoints: str = ""
     resume: bool = False
     minutes_between_checkpoints: float = 10.0
+
+    @property
+    def part_sizes(self) -> tuple[int, int] | None:
+        """The shortest and the longest piece of a word."""
+        if not self.parts:
+            return None
+        sizes = re.fullmatch(r"(\d+)(?:-(\d+))?", self.parts)
+        if sizes is None:
+            raise OptionError(f'parts is {self.parts!r}; expected numbers of characters, such as "3-4"')
+        return int(sizes[1]), int(sizes[2] or sizes[1])
 
     def kept(self) -> dict[str, Any]:
         """What of the options makes the model what it is, and is kept with it."""

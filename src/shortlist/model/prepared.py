@@ -41,7 +41,9 @@ class Prepared:
     def __init__(self, dataset: Dataset, options: TextOptions) -> None:
         self.dataset, self.options = dataset, options
         texts = dataset.texts if dataset.features is None else Texts.from_strings([""] * len(dataset))
-        self.vocabulary, word_ids = Vocabulary.build_and_encode(texts, min_count=options.min_count)
+        self.vocabulary, word_ids = Vocabulary.build_and_encode(
+            texts, min_count=options.min_count, part_sizes=options.part_sizes
+        )
         if not len(self.vocabulary) and dataset.features is None:
             raise DataError(
                 f"there are no words to learn from: no word occurs {options.min_count:,} times or more (min_count)."
@@ -89,7 +91,7 @@ class Prepared:
         """Word vectors to start from."""
         options, vocabulary = self.options, self.vocabulary
         if options.vectors:
-            vectors, found = load_vectors(options.vectors, vocabulary.words, seed=options.seed)
+            vectors, found = load_vectors(options.vectors, vocabulary.words + vocabulary.parts, seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
             return vectors
         return learn_vectors(

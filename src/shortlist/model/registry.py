@@ -14,6 +14,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import ModelError, OptionError
 from shortlist.model.base import Model
+from shortlist.model.ensemble import ENSEMBLE, EnsembleModel
 from shortlist.model.folder import open_model
 
 
@@ -68,6 +69,48 @@ _RECIPES = [
         "minutes to an hour on 2 cores; hardly grows with the number of labels",
         "as a strong model that trains quickly, for any number of labels",
     ),
+    Recipe(
+        "inceptionxml-deepxml",
+        "shortlist.model.deepxml_recipes:InceptionDeepXMLModel",
+        "InceptionXML's convolutions in astec's pipeline",
+        "some three times as much as astec",
+        "to see what the encoder alone changes",
+    ),
+    Recipe(
+        "xml-cnn",
+        "shortlist.model.xml_cnn:XMLCNNModel",
+        "XML-CNN: windows over neighbouring words, every text trained on all labels",
+        "as inceptionxml",
+        "as a published model to compare with, or where the order of words says much",
+    ),
+    Recipe(
+        "deepxml-cnn",
+        "shortlist.model.deepxml_recipes:CNNDeepXMLModel",
+        "XML-CNN's encoder in astec's pipeline",
+        "some three times as much as astec",
+        "as xml-cnn, for more labels",
+    ),
+    Recipe(
+        "mach",
+        "shortlist.model.mach:MachModel",
+        "MACH: hashed words, labels thrown into buckets at random, eight times; the mean of their scores",
+        "minutes to an hour on 2 cores; time grows with the root of the number of labels",
+        "where a row of weights for each label would not fit into memory",
+    ),
+    Recipe(
+        "deepxml-mlp",
+        "shortlist.model.deepxml_recipes:MLPDeepXMLModel",
+        "MACH's encoder in astec's pipeline",
+        "as astec",
+        "as astec, where a vector for each word would not fit into memory",
+    ),
+    Recipe(
+        "slice",
+        "shortlist.model.deepxml_recipes:SliceModel",
+        "Slice: features that are not learnt, negatives by nearest neighbours, a row of weights a label",
+        "half as much as astec",
+        "for data sets of features instead of texts (of images, say), or very good word vectors",
+    ),
 ]
 
 
@@ -76,20 +119,37 @@ def recipes() -> dict[str, Recipe]:
     return {recipe.name: recipe for recipe in _RECIPES}
 
 
-def train(dataset: Any, recipe: str = "centroid", **options: Any) -> Model:
+def train(dataset: Any, recipe: str = "centroid", ensemble: int = 1, parallel: int = 1, **options: Any) -> Model:
     """Train a model on a data set (or anything `shortlist.read` reads).
+
+    With `ensemble` above 1, train so many with different seeds, which predict together; `parallel` of them at once,
+    each in a process of its own.
 
     >>> model = train([("red shoes", ["shoes"]), ("blue hat", ["hats"])], recipe="centroid")
     >>> model.predict("a hat")[0].label
     'hats'
     """
+    from shortlist.model.ensemble_training import refuse_other_kind, train_ensemble
+
     model_class = _recipe(recipe).model_class()
     kinds = options_of(recipe)
     for name in options:
         if name not in kinds:
             raise OptionError(f"recipe {recipe!r} has no option {name!r}; it has {', '.join(kinds) or 'none'}.")
     checked = {name: _checked(name, value, kinds[name]) for name, value in options.items()}
-    return model_class.train(dataset if isinstance(dataset, Dataset) else read(dataset), model_class.Options(**checked))
+    ensemble, parallel = (_checked_count(*given) for given in (("ensemble", ensemble), ("parallel", parallel)))
+    if ensemble > 1 and "seed" not in kinds:
+        raise OptionError(
+            f"recipe {recipe!r} has no seed: an ensemble of it would be {ensemble} times the same model. Leave "
+            "ensemble out, or choose another recipe."
+        )
+    settings = model_class.Options(**checked)
+    dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
+    if getattr(settings, "checkpoints", ""):
+        refuse_other_kind(settings.checkpoints, ensemble > 1)
+    if ensemble > 1:
+        return train_ensemble(model_class, dataset, settings, ensemble, parallel)
+    return model_class.train(dataset, settings)
 
 
 def options_of(recipe: str) -> dict[str, Any]:
@@ -105,6 +165,8 @@ def load(folder: str | Path) -> Model:
         raise ModelError(
             f"{folder}: the model's recipe {name!r} is not known to this release; a newer one may read it."
         )
+    if ENSEMBLE in reader.config.options:
+        return EnsembleModel.from_reader(reader)
     return _recipe(name).model_class().from_reader(reader)
 
 
@@ -126,6 +188,13 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     if all(known in _KINDS for known in kinds) and kinds and not any(_is_a(value, known) for known in kinds):
         raise OptionError(f"{name} is {value!r:.60}; expected {' or '.join(_KINDS[known] for known in kinds)}")
     return value
+
+
+def _checked_count(name: str, value: Any) -> int:
+    count = _checked(name, value, int)
+    if count < 1:
+        raise OptionError(f"{name} is {count}; it must be at least 1")
+    return int(count)
 
 
 def _is_a(value: Any, kind: Any) -> bool:

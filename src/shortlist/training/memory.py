@@ -41,7 +41,7 @@ def need_memory(sizes: dict[str, int], what_helps: str) -> None:
     needs = f"needs about {total / GB:.2f} GB" + (f" ({parts})" if parts else "")
     log.info("memory: %s; %.1f GB are free", needs, free / GB)
     if total * side_by_side > free:
-        times = f", {side_by_side} times at once" if side_by_side > 1 else ""
+        times = f", {side_by_side} times at once (parallel)" if side_by_side > 1 else ""
         raise OptionError(f"training {needs}{times}, and {free / GB:.1f} GB are free. {what_helps}")
 
 

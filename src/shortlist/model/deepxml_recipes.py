@@ -1,0 +1,93 @@
+"""Other systems' features in DeepXML's pipeline, and Slice, which is the pipeline without learning any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shortlist.encoders.bag_runtime import BagRuntime
+from shortlist.encoders.cnn_runtime import CNNRuntime
+from shortlist.encoders.given_runtime import GivenRuntime
+from shortlist.encoders.inception_runtime import InceptionRuntime
+from shortlist.encoders.mlp_runtime import MLPRuntime
+from shortlist.errors import OptionError
+from shortlist.model.deepxml import DeepXMLModel, DeepXMLOptions
+from shortlist.model.inception import InceptionForm
+from shortlist.model.mach import HashedForm
+from shortlist.model.xml_cnn import CNNForm
+
+
+@dataclass(frozen=True)
+class InceptionDeepXMLOptions(InceptionForm, DeepXMLOptions):
+    """How to train DeepXML's modules with InceptionXML's encoder."""
+
+
+class InceptionDeepXMLModel(DeepXMLModel):
+    """The features are those of InceptionXML."""
+
+    recipe = "inceptionxml-deepxml"
+    Options = InceptionDeepXMLOptions
+    encoder = "inception"
+    Runtime = InceptionRuntime
+
+
+@dataclass(frozen=True)
+class CNNDeepXMLOptions(CNNForm, DeepXMLOptions):
+    """How to train DeepXML's modules with XML-CNN's encoder."""
+
+
+class CNNDeepXMLModel(DeepXMLModel):
+    """The features are those of XML-CNN."""
+
+    recipe = "deepxml-cnn"
+    Options = CNNDeepXMLOptions
+    encoder = "cnn"
+    Runtime = CNNRuntime
+
+
+@dataclass(frozen=True)
+class MLPDeepXMLOptions(HashedForm, DeepXMLOptions):
+    """How to train DeepXML's modules with MACH's encoder."""
+
+
+class MLPDeepXMLModel(DeepXMLModel):
+    """The features are those of MACH."""
+
+    recipe = "deepxml-mlp"
+    Options = MLPDeepXMLOptions
+    encoder = "mlp"
+    Runtime = MLPRuntime
+
+
+@dataclass(frozen=True)
+class SliceOptions(DeepXMLOptions):
+    """How to train Slice: features stay as they are, and only the index of the labels makes shortlists."""
+
+    reranker: bool = False
+    surrogate: str = "none"
+    sampling: str = "slice"
+    share: float = 0.0
+
+
+def fixed_runtime(arrays: dict[str, np.ndarray], max_words: int) -> GivenRuntime | BagRuntime:
+    """Features that were given, or sums of word vectors."""
+    return GivenRuntime(arrays) if "scale" in arrays else BagRuntime(arrays, max_words)
+
+
+class SliceModel(DeepXMLModel):
+    """The features are given, as a matrix in place of the texts; of texts, the weighted sum of their word vectors."""
+
+    recipe = "slice"
+    Options = SliceOptions
+    encoder = "fixed"
+    Runtime = staticmethod(fixed_runtime)
+    takes_features = True
+
+    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        if not isinstance(self.pipeline.encoder, GivenRuntime):
+            return super().rank(inputs, k, threads)
+        if not hasattr(inputs, "shape"):
+            raise OptionError("this model was trained on features; give it a matrix, one row a text")
+        return self.pipeline.rank(inputs, k, threads)
