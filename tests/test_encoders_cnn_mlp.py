@@ -82,9 +82,7 @@ def test_the_cnn_runtime_equals_torch_on_random_shapes(dimensions, channels, chu
 
 
 @ENCODERS
-@given(
-    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6), more=st.integers(1, 20), seed=st.integers(0, 1000)
-)
+@given(lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6), more=st.integers(1, 20), seed=st.integers(0, 1000))
 def test_padding_changes_nothing(new, runtime, lengths, more, seed):
     encoder, texts = new(seed), random_texts(lengths, seed)
     expected = by_torch(encoder, texts, 32)

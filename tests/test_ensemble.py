@@ -163,7 +163,7 @@ class TestModel:
         assert 1 <= len(ensemble.predict("t3w1", k=10_000)) <= 24
 
     def test_predicts_without_torch(self, saved):
-        code = "import sys; sys.modules['torch'] = None\nimport shortlist\nprint(shortlist.load(sys.argv[1]).predict('t3w1')[0].label)"
+        code = "import sys; sys.modules['torch'] = None; import shortlist; shortlist.load(sys.argv[1]).predict('t3w1')"
         done = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
@@ -413,35 +413,37 @@ main()
 class TestKilled:
     """Trainings that are really killed end in the same files when they go on."""
 
-    @pytest.fixture(scope="class")
-    def unbroken(self, data):
-        pytest.importorskip("torch")
-        return shortlist.train(data, "astec", ensemble=2, **OPTIONS)
-
     @pytest.fixture
-    def work(self, data, unbroken, tmp_path):
-        unbroken.save(tmp_path / "expected")
+    def start(self, data, tmp_path):
+        """Starts a training with a checkpoint after every step; its output ends when its last process does."""
+        pytest.importorskip("torch")
         data.write(tmp_path / "pairs.jsonl")
-        return tmp_path
+
+        def start(settings, *more, program=("-m", "shortlist")):
+            command = [*program, "train", "pairs.jsonl", "--recipe", "astec", "--ensemble", "2", "--out", "model"]
+            settings = {**settings, "minutes_between_checkpoints": 0.0}
+            options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+            with (tmp_path / "messages.txt").open("w") as messages:
+                return subprocess.Popen(
+                    [sys.executable, *command, *options, *more], cwd=tmp_path, stdout=subprocess.PIPE, stderr=messages
+                )
+
+        return start
 
     @staticmethod
-    def start(work, *more, program=("-m", "shortlist")):
-        """Training under way, with a checkpoint after every step; its output ends when its last process does."""
-        settings = {**OPTIONS, "minutes_between_checkpoints": 0.0}
-        command = [*program, "train", "pairs.jsonl", "--recipe", "astec", "--ensemble", "2", "--out", "model"]
-        options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        with (work / "messages.txt").open("w") as messages:
-            return subprocess.Popen(
-                [sys.executable, *command, *options, *more], cwd=work, stdout=subprocess.PIPE, stderr=messages
-            )
-
-    @staticmethod
-    def finished(process, work):
+    def finished(process, folder):
         """Exit code and messages."""
         process.communicate(timeout=SECONDS)
-        return process.returncode, (work / "messages.txt").read_text()
+        return process.returncode, (folder / "messages.txt").read_text()
 
-    def test_within_members_and_between_them(self, work):
+    @staticmethod
+    def assert_as_unbroken(folder, settings):
+        data = shortlist.read(folder / "pairs.jsonl")
+        shortlist.train(data, "astec", ensemble=2, **settings).save(folder / "expected")
+        assert files_of(folder / "model") == files_of(folder / "expected")
+        assert not (folder / "model.checkpoints").exists()
+
+    def test_within_members_and_between_them(self, start, tmp_path):
         moments = [
             "member-0/surrogate/state:3:before",
             "member-0/extreme/state:5:after",
@@ -452,40 +454,36 @@ class TestKilled:
         ]
         for number, moment in enumerate(moments):
             resume = ["--resume"] if number else []
-            process = self.start(work, *resume, program=("-c", KILLED_AT_A_RENAME, moment))
-            code, messages = self.finished(process, work)
+            process = start(OPTIONS, *resume, program=("-c", KILLED_AT_A_RENAME, moment))
+            code, messages = self.finished(process, tmp_path)
             assert code == -signal.SIGKILL, f"{moment}: {messages}"
             assert ("member-0 is trained already" in messages) == (number > 3)
-        code, messages = self.finished(self.start(work, "--resume"), work)
+        code, messages = self.finished(start(OPTIONS, "--resume"), tmp_path)
         assert code == 0, messages
-        assert files_of(work / "model") == files_of(work / "expected")
-        assert not (work / "model.checkpoints").exists()
+        self.assert_as_unbroken(tmp_path, OPTIONS)
 
-    def test_with_processes_by_ctrl_c_and_by_a_kill(self, work):
-        checkpoints = work / "model.checkpoints"
-        for number, end in enumerate((signal.SIGINT, signal.SIGKILL)):
-            process = self.start(work, "--parallel", "2", *(["--resume"] if number else []))
-            self.until_both_train(process, work)
+    def test_with_processes_by_ctrl_c_and_by_a_kill(self, start, tmp_path):
+        settings = {**OPTIONS, "surrogate_epochs": 50}
+        checkpoints = tmp_path / "model.checkpoints"
+        for end, code, resume in ((signal.SIGINT, 130, []), (signal.SIGKILL, -signal.SIGKILL, ["--resume"])):
+            process = start(settings, "--parallel", "2", *resume)
+            self.wait_until_both_train(process, tmp_path, "going on at" if resume else "epoch 1/50")
             process.send_signal(end)
-            code, messages = self.finished(process, work)  # its processes are gone, too, or this would not end
+            ended, messages = self.finished(process, tmp_path)  # its processes are gone, or this would not end
+            assert ended == code, messages
+            assert "Traceback" not in messages
             if end == signal.SIGINT:
-                assert code == 130, messages
                 assert f"stopped; the checkpoints are in {checkpoints}. To go on: --resume" in messages
-                assert "Traceback" not in messages
-            else:
-                assert code == -signal.SIGKILL
-        code, messages = self.finished(self.start(work, "--resume", "--parallel", "2"), work)
+        code, messages = self.finished(start(settings, "--resume", "--parallel", "2"), tmp_path)
         assert code == 0, messages
-        assert "member-0: going on at epoch" in messages or "member-0 is trained already" in messages
-        assert files_of(work / "model") == files_of(work / "expected")
+        assert "member-0: going on at epoch" in messages
+        assert "member-1: going on at epoch" in messages
+        self.assert_as_unbroken(tmp_path, settings)
 
     @staticmethod
-    def until_both_train(process, work):
+    def wait_until_both_train(process, folder, sign):
         last = time.monotonic() + SECONDS
-        said = [f"member-{number}: {what}" for number in (0, 1) for what in ("learning features", "going on at")]
-        while process.poll() is None:
-            messages = (work / "messages.txt").read_text()
-            if sum(part in messages for part in said) >= 2 and "member-1" in messages:
-                return
+        while not all(f"member-{i}: {sign}" in (folder / "messages.txt").read_text() for i in (0, 1)):
+            assert process.poll() is None
             assert time.monotonic() < last
             time.sleep(0.01)

@@ -30,9 +30,9 @@ OPTIONS = {
     "astec": {**SMALL, "clusters": 7, "surrogate_epochs": 10},
     # These are to reach the bar without their labels' words.
     "inceptionxml-deepxml": {**SMALL, "epochs": 3, "surrogate_epochs": 3, "channels": 8, "reranker": False},
-    "xml-cnn": {**SMALL, "epochs": 8, "channels": 16, "hidden": 64, "reranker": False},
-    "deepxml-cnn": {**SMALL, "surrogate_epochs": 8, "channels": 16, "hidden": 64, "reranker": False},
-    "mach": {**SMALL, "repetitions": 3, "buckets": 12, "word_buckets": 100, "reranker": False},
+    "xml-cnn": {**SMALL, "epochs": 5, "channels": 16, "hidden": 64, "reranker": False},
+    "deepxml-cnn": {**SMALL, "epochs": 3, "surrogate_epochs": 5, "channels": 16, "hidden": 64, "reranker": False},
+    "mach": {**SMALL, "epochs": 5, "repetitions": 3, "buckets": 12, "word_buckets": 100, "reranker": False},
     "deepxml-mlp": {**SMALL, "epochs": 5, "surrogate_epochs": 5, "word_buckets": 100, "reranker": False},
     "slice": SMALL,
 }

@@ -44,11 +44,16 @@ def write_pairs(folder, seed=0):
     return folder
 
 
-def start(folder, *more, program=("-m", "shortlist")):
+SETTINGS = {
+    "inceptionxml+": {"epochs": 4, "dimensions": 64, "batch_size": 16, "clusters": 8, "top": 3, "validation": 0.1},
+    "astec": {"surrogate_epochs": 8, "epochs": 8, "dimensions": 64, "batch_size": 16, "clusters": 8, "shortlist": 20},
+}
+
+
+def start(folder, *more, program=("-m", "shortlist"), recipe="inceptionxml+"):
     """Training under way, its messages in a file; a checkpoint is due every few steps."""
-    settings = {"epochs": 4, "dimensions": 64, "batch_size": 16, "clusters": 8, "top": 3, "validation": 0.1}
-    settings["minutes_between_checkpoints"] = 0.002
-    command = [*program, "train", "pairs.jsonl", "--recipe", "inceptionxml+", "--out", "model", "--threads", "1"]
+    settings = {**SETTINGS[recipe], "minutes_between_checkpoints": 0.002}
+    command = [*program, "train", "pairs.jsonl", "--recipe", recipe, "--out", "model", "--threads", "1"]
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     with messages_of(folder).open("w") as messages:
         return subprocess.Popen(
@@ -155,3 +160,23 @@ def test_ctrl_c_leaves_a_checkpoint_from_which_only_the_same_training_goes_on(un
     assert "going on at epoch" in messages
     assert sorted(path.name for path in folder.iterdir()) == ["model", "pairs.jsonl"]
     assert files_of(folder / "model") == unbroken
+
+
+def test_every_phase_of_astec_goes_on_where_it_was_killed(tmp_path):
+    whole, broken = write_pairs(tmp_path / "whole"), write_pairs(tmp_path / "broken")
+    code, messages = finished(start(whole, recipe="astec"), whole)
+    assert code == 0, messages
+    killed = []
+    for sign in ("surrogate/state", "extreme/state", "extreme/metrics.jsonl"):
+        process = start(broken, *["--resume"] * bool(killed), recipe="astec")
+        until(process, (broken / "model.checkpoints" / sign).exists)
+        process.kill()
+        killed.append(finished(process, broken)[0])
+    assert killed == [-signal.SIGKILL] * 3
+    code, messages = finished(start(broken, recipe="astec"), broken)
+    assert (code, "holds an unfinished training" in messages) == (2, True), messages
+    code, messages = finished(start(broken, "--resume", recipe="astec"), broken)
+    assert code == 0, messages
+    assert messages.count("going on at epoch") == 2
+    assert files_of(broken / "model") == files_of(whole / "model")
+    assert not (broken / "model.checkpoints").exists()

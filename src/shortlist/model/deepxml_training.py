@@ -318,6 +318,7 @@ def _best_of_shortlists(
     head: HeadRuntime, features: np.ndarray, shortlists: np.ndarray, k: int, options: DeepXMLOptions
 ) -> np.ndarray:
     """The k labels of each shortlist with the best logits."""
+    k = min(k, shortlists.shape[1])
     best = np.empty((len(features), k), np.int32)
     for begin in range(0, len(features), TEXTS_PER_BLOCK):
         block = slice(begin, begin + TEXTS_PER_BLOCK)

@@ -124,13 +124,14 @@ class Prepared:
         """
         if not self.options.reranker:
             return None
-        k = min(self.options.candidates, self.n_labels)
+        if candidates is None:
+            candidates, _ = ranked(rank, self.word_ids, min(self.options.candidates, self.n_labels))
         return Reranker.learn(
             self.vocabulary,
             (self.texts, self.labels),
-            ranked(rank, self.word_ids, k)[0] if candidates is None else candidates,
+            candidates,
             (self.validation_texts, self.validation_labels),
-            ranked(rank, self.validation_ids, k),
+            ranked(rank, self.validation_ids, candidates.shape[1]),
             self.n_labels,
             self.options.cost,
             self.options.threads,
