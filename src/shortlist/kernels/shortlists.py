@@ -179,7 +179,7 @@ def merge_neighbours(
                 place[names[j]] = -1
                 vote[j] /= max(total, np.float32(1e-9))
                 of_label[j] = share * vote[j] + (1 - share) * cosine[j]
-            for j in np.argsort(-of_label)[: ids.shape[1]]:
+            for j in np.argsort(-of_label, kind="mergesort")[: ids.shape[1]]:
                 ids[query, filled], similarities[query, filled], votes[query, filled] = names[j], cosine[j], vote[j]
                 filled += 1
             ids[query, filled:] = -1

@@ -1,0 +1,122 @@
+"""Shortlists from two indexes: labels' centres, votes of texts, and how they are merged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shortlist.errors import ModelError
+from shortlist.model.deepxml import check_shortlister
+from shortlist.ragged import Ragged
+from shortlist.shortlisters.centres import label_centres, unit
+from shortlist.shortlisters.merged import MergedShortlister
+from shortlist.shortlisters.neighbours import NeighbourIndex
+
+
+def random_labels(n_texts, n_labels, rng):
+    return Ragged.from_lists(
+        [sorted(rng.choice(n_labels, rng.integers(0, min(4, n_labels) + 1), replace=False)) for _ in range(n_texts)]
+    )
+
+
+def new_shortlister(n_texts=60, n_labels=15, n_features=8, seed=0, share=0.4, n_voters=7, with_texts=True):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n_texts, n_features)).astype(np.float32)
+    labels = random_labels(n_texts, n_labels, rng)
+    centres, owner = label_centres(features, labels, n_labels)
+    texts = NeighbourIndex.build(features) if with_texts else None
+    queries = rng.standard_normal((20, n_features)).astype(np.float32)
+    return MergedShortlister(NeighbourIndex.build(centres), owner, texts, labels, n_voters, share, n_labels), queries
+
+
+def slow_shortlist(shortlister, query, k):
+    """What `shortlist` promises, said plainly."""
+    found, cosines = shortlister.centres.search(query[None], min(k, len(shortlister.centres)))
+    of_label = {}
+    for representative, cosine in zip(found[0], cosines[0], strict=True):
+        of_label.setdefault(int(shortlister.owner[representative]), float(cosine))
+    least = float(cosines[0].min())
+    votes, total = {}, 0.0
+    if shortlister.texts is not None:
+        texts, nearness = shortlister.texts.search(query[None], min(shortlister.n_texts, len(shortlister.texts)))
+        for text, cosine in zip(texts[0], nearness[0], strict=True):
+            if cosine > 0:
+                total += float(cosine) ** 4
+                for label in shortlister.text_labels.row(text):
+                    votes[int(label)] = votes.get(int(label), 0.0) + float(cosine) ** 4
+    share = shortlister.share if shortlister.texts is not None else 0.0
+    rows = [
+        (share * votes.get(label, 0.0) / max(total, 1e-9) + (1 - share) * of_label.get(label, least), label)
+        for label in {*of_label, *votes}
+    ]
+    return {label: score for score, label in rows}, of_label, votes, total
+
+
+class TestMergedShortlister:
+    @pytest.mark.parametrize("k", [1, 4, 15, 40])
+    @pytest.mark.parametrize("kind", [{}, {"share": 1.0}, {"share": 0.0}, {"with_texts": False}, {"n_voters": 500}])
+    def test_is_what_it_promises(self, kind, k):
+        shortlister, queries = new_shortlister(**kind)
+        ids, cosines, votes = shortlister.shortlist(queries, k)
+        assert ids.shape == (20, min(k, 15))
+        for row, query in enumerate(queries):
+            scores, of_label, of_votes, total = slow_shortlist(shortlister, query, k)
+            found = ids[row][ids[row] >= 0].tolist()
+            assert len(set(found)) == len(found) == min(k, len(scores))
+            expected = sorted(scores.values(), reverse=True)[: len(found)]  # which of equals comes first is open
+            assert [scores[label] for label in found] == pytest.approx(expected, abs=1e-5)
+            for place, label in enumerate(found):
+                assert votes[row, place] == pytest.approx(of_votes.get(label, 0) / max(total, 1e-9), abs=1e-5)
+                if label in of_label:
+                    assert cosines[row, place] == pytest.approx(of_label[label], abs=1e-5)
+
+    def test_threads_change_nothing(self):
+        shortlister, queries = new_shortlister()
+        one, two = shortlister.shortlist(queries, 9, threads=1), shortlister.shortlist(queries, 9, threads=2)
+        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+    def test_no_queries(self):
+        shortlister, queries = new_shortlister()
+        assert shortlister.shortlist(queries[:0], 5)[0].shape == (0, 5)
+
+    def test_one_label(self):
+        shortlister, queries = new_shortlister(n_labels=1)
+        assert shortlister.shortlist(queries, 5)[0].tolist() == [[0]] * 20
+
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            {"owner": np.full(15, 99, np.int32)},
+            {"owner": np.zeros(3, np.int32)},
+            {"owner": np.zeros(15, np.int64)},
+            {"text_labels": Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))},
+            {"text_labels": Ragged(np.arange(61) * 2, np.full(120, 15, np.int32))},
+            {"text_labels": Ragged(np.arange(61)[::-1].copy(), np.zeros(60, np.int32))},
+        ],
+    )
+    def test_damaged_arrays_are_refused_before_they_are_followed(self, broken):
+        shortlister, _ = new_shortlister()
+        check_shortlister(shortlister)
+        with pytest.raises(ModelError):
+            check_shortlister(MergedShortlister(**{**vars(shortlister), **broken}))
+
+
+class TestLabelCentres:
+    def test_a_label_is_where_its_texts_are(self):
+        features = np.asarray([[2, 0], [0, 3], [0, 1]], np.float32)
+        centres, owner = label_centres(features, Ragged.from_lists([[0], [0, 1], [1]]), 3)
+        assert owner.tolist() == [0, 1, 2]
+        assert np.allclose(centres, [[0.5**0.5, 0.5**0.5], [0, 1], [0, 0]])
+
+    def test_a_common_label_is_at_several_places(self):
+        rng = np.random.default_rng(0)
+        middles = np.eye(4, 16, dtype=np.float32)
+        features = np.repeat(middles, 100, axis=0) + rng.normal(0, 0.05, (400, 16)).astype(np.float32)
+        labels = Ragged.from_lists([[0]] * 400)
+        centres, owner = label_centres(features, labels, 2, common=0.5, per_common=20)
+        assert set(owner[2:]) == {0}
+        # One mean is far from all four places; the representatives are near to each.
+        assert (unit(features) @ centres[0]).max() < 0.7
+        assert (unit(features) @ centres[2:].T).max(axis=1).min() > 0.9
+        again, _ = label_centres(features, labels, 2, common=0.5, per_common=20)
+        assert np.array_equal(centres, again)
