@@ -127,7 +127,7 @@ def test_a_filter_is_the_sum_of_its_window():
         encoder.hidden.weight.zero_()
         encoder.hidden.weight[0, 0] = encoder.hidden.weight[1, len(WIDTHS)] = 1
         encoder.hidden.bias.zero_()
-    # Windows: 1 + 10·2, 2 + 10·3, 3 and nothing behind it; the chunks of three words are the first two and the last two.
+    # Windows: 1 + 10·2, 2 + 10·3, 3 and nothing behind it. The chunks of three words: the first two, and the last two.
     assert CNNRuntime(encoder.to_arrays(), 32).encode(Ragged.from_lists([[1, 2, 3]])).tolist() == [[32, 32]]
     assert CNNRuntime(encoder.to_arrays(), 32).encode(Ragged.from_lists([[4, 2, 3, 1]])).tolist() == [[32, 13]]
 

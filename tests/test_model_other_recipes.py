@@ -124,7 +124,7 @@ class TestMach:
             shortlist.train(things(), recipe="mach", **options, resume=True)
         folders = sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name != "tensorboard")
         assert folders == ["repetition-1", "repetition-2"]
-        with pytest.raises(DataError, match="had rate = 0.004, this one has 0.1"):
+        with pytest.raises(DataError, match=r"had rate = 0\.004, this one has 0\.1"):
             shortlist.train(things(), recipe="mach", **options, resume=True, rate=0.1)
         options["minutes_between_checkpoints"] = 10.0
         shortlist.train(things(), recipe="mach", **options, resume=True).save(tmp_path / "resumed")

@@ -47,7 +47,8 @@ class DeepXMLOptions(TextOptions):
     n_random          how many more are drawn at random
     neighbours        training texts that vote for their labels
     texts_per_label   so many texts of each label are there to vote; all of them would make a large and slow index
-    share             how much these votes count beside the labels' own similarities, in choosing the shortlist
+    share             how much these votes count beside the labels' own similarities, in choosing the shortlist; without
+                      any, as by default, there is no index of texts, and the model is smaller and quicker
     epochs            passes over the texts in which the labels' rows are learnt
     rate              peak of the learning rate there
     """
@@ -64,7 +65,7 @@ class DeepXMLOptions(TextOptions):
     n_random: int = 50
     neighbours: int = 50
     texts_per_label: int = 10
-    share: float = 0.5
+    share: float = 0.0
     epochs: int | None = None
     rate: float | None = None
 
