@@ -23,6 +23,7 @@ from shortlist.training.memory import need_memory
 LABELS_PER_CLUSTER, LABELS_PER_CLUSTER_OF_MANY, MANY_CLUSTERS = 8, 16, 8192
 CANDIDATES = 1600  # labels that a text sees
 AnyInception = TypeVar("AnyInception", bound=InceptionModel)
+AnyJoint = TypeVar("AnyJoint", bound=JointOptions)
 
 
 def train_inception(model_class: type[AnyInception], dataset: Dataset, options: JointOptions) -> AnyInception:
@@ -84,7 +85,7 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
     return model_class(arrays, prepared.vocabulary, records, reranker, options=options.kept(), **common)
 
 
-def chosen(options: JointOptions, n_texts: int, n_labels: int) -> JointOptions:
+def chosen(options: AnyJoint, n_texts: int, n_labels: int) -> AnyJoint:
     """The options with everything that was left open chosen from the size of the data; docs/lab-book.md says why."""
     size = size_of(n_texts)
     values: dict[str, Any] = {

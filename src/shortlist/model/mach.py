@@ -29,9 +29,11 @@ class HashedForm:
     """The encoder of MACH.
 
     word_buckets  into how many buckets words are hashed, if there are more words than that
+    dropout       share of the features that is left out at random
     """
 
     word_buckets: int = 65_536
+    dropout: float | None = 0.5
 
 
 @dataclass(frozen=True)

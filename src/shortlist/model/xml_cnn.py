@@ -15,11 +15,13 @@ class CNNForm:
     channels  filters of each width
     chunks    into how many parts a text is cut; of each, the most that a filter sees is kept
     hidden    how many features are made of that
+    dropout   share of these that is left out at random
     """
 
     channels: int = 128
     chunks: int = 2
     hidden: int = 512
+    dropout: float | None = 0.5
 
 
 @dataclass(frozen=True)

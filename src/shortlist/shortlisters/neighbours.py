@@ -154,9 +154,7 @@ class NeighbourIndex:
                     best_of_row(cosines, begin, min(begin, k), ids[some], similarities[some])
         return ids, similarities
 
-    def _search_exactly_for_many(
-        self, queries: np.ndarray, k: int, threads: int | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _choose_exactly(self, queries: np.ndarray, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
         """For long lists it is quicker to choose among all cosines at once than to keep lists in order."""
         assert self._vectors is not None
         ids, similarities = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
