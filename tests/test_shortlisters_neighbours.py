@@ -326,3 +326,18 @@ def test_faiss_is_not_loaded_before_it_is_needed():
         "NeighbourIndex.build(np.eye(3)).search(np.eye(3), 1); sys.exit('faiss' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("k", [1, 7, 60, 100])
+def test_long_lists_are_chosen_as_short_ones_are_kept(monkeypatch, k):
+    rng = np.random.default_rng(0)
+    index = NeighbourIndex.build(np.repeat(rng.standard_normal((50, 9)), 2, axis=0), exact=True)
+    queries = rng.standard_normal((30, 9))
+    monkeypatch.setattr(neighbours, "FEW", 10**6)
+    ids, similarities = index.search(queries, k)
+    monkeypatch.setattr(neighbours, "FEW", 0)
+    for cosines in (neighbours.MANY_COSINES, 700):  # all queries at once, and a few at a time
+        monkeypatch.setattr(neighbours, "MANY_COSINES", cosines)
+        found, of_found = index.search(queries, k)
+        assert np.array_equal(found, ids)
+        assert np.allclose(of_found, similarities, atol=1e-6)
