@@ -31,7 +31,7 @@ def new_shortlister(n_texts=60, n_labels=15, n_features=8, seed=0, share=0.4, n_
 
 def slow_shortlist(shortlister, query, k):
     """What `shortlist` promises, said plainly."""
-    found, cosines = shortlister.centres.search(query[None], min(k, len(shortlister.centres)))
+    found, cosines = shortlister.centres.search(query[None], shortlister.n_searched(min(k, shortlister.n_labels)))
     of_label = {}
     for representative, cosine in zip(found[0], cosines[0], strict=True):
         of_label.setdefault(int(shortlister.owner[representative]), float(cosine))
@@ -69,6 +69,17 @@ class TestMergedShortlister:
                 assert votes[row, place] == pytest.approx(of_votes.get(label, 0) / max(total, 1e-9), abs=1e-5)
                 if label in of_label:
                     assert cosines[row, place] == pytest.approx(of_label[label], abs=1e-5)
+
+    def test_labels_with_several_centres_do_not_crowd_out_the_others(self):
+        rng = np.random.default_rng(0)
+        features = rng.standard_normal((2000, 6)).astype(np.float32)
+        labels = Ragged.from_lists([[0, 1 + i % 10] for i in range(2000)])
+        centres, owner = label_centres(features, labels, 11)
+        assert len(centres) > 5 * 11
+        nothing = Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))
+        shortlister = MergedShortlister(NeighbourIndex.build(centres), owner, None, nothing, 0, 0.0, 11)
+        ids, _, _ = shortlister.shortlist(features[:50], 11)
+        assert (np.sort(ids, axis=1) == np.arange(11)).all()
 
     def test_threads_change_nothing(self):
         shortlister, queries = new_shortlister()

@@ -34,6 +34,12 @@ class MergedShortlister:
     share: float
     n_labels: int
 
+    def n_searched(self, k: int) -> int:
+        """How many centres are looked at for k labels: some labels have several, and may be found more than once."""
+        if len(self.centres) == self.n_labels:
+            return min(k, self.n_labels)
+        return len(self.centres) if k >= self.n_labels else min(2 * k, len(self.centres))
+
     def shortlist(
         self, features: np.ndarray, k: int, threads: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -44,7 +50,7 @@ class MergedShortlister:
         for begin in range(0, len(features), QUERIES_AT_ONCE):
             block = slice(begin, begin + QUERIES_AT_ONCE)
             some = features[block]
-            found, of_found = self.centres.search(some, min(k, len(self.centres)), threads)
+            found, of_found = self.centres.search(some, self.n_searched(k), threads)
             texts, of_texts = np.full((len(some), 1), -1, np.int32), np.zeros((len(some), 1), np.float32)
             if self.texts is not None:
                 texts, of_texts = self.texts.search(some, min(self.n_texts, len(self.texts)), threads)
