@@ -20,7 +20,7 @@ from shortlist.data import icd10
 from shortlist.labels.centroids import label_centroids
 from shortlist.text import TfIdf, Vocabulary
 
-# The texts are the labels' names already, and one epoch with a short second look is enough to see what the recipe can do.
+# The texts are the labels' names already; one epoch and a short second look show what the recipe can do.
 RECIPES: dict[str, dict[str, Any]] = {
     "popular": {},
     "centroid": {},

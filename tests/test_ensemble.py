@@ -100,6 +100,7 @@ def rankings_of_texts(draw):
     return members
 
 
+@pytest.mark.slow
 class TestMeans:
     @given(rankings_of_texts(), st.integers(1, 8))
     def test_equal_the_means_by_hand(self, members, k):
@@ -127,6 +128,7 @@ class TestMeans:
         assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+@pytest.mark.slow
 class TestModel:
     def test_its_members_are_plain_models_seed_after_seed(self, ensemble, data):
         assert [member.options["seed"] for member in ensemble.members] == [5, 6, 7]
@@ -331,6 +333,7 @@ class TestCommandLine:
         assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 class TestResume:
     """What was trained already is not trained again, and nothing else is taken for it."""
 
