@@ -29,6 +29,10 @@ bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the 
 	$(BIN)/python benchmarks/label_tree.py $(DATA)/commit-files --peers-python $(VENV)-peers/bin/python
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/learnt_vectors.py $(DATA)/tibkat-sid --seed 1
+	$(BIN)/python benchmarks/indexes.py $(DATA)/tibkat-sid
+	$(BIN)/python benchmarks/shortlist_step.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/modules.py $(DATA)/tibkat-sid --texts 20000
 	$(BIN)/python benchmarks/accuracy.py $(DATA)/*
 
 peers: $(VENV)-peers/.installed  ## other tools to compare with, in a virtual environment of their own

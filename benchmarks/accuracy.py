@@ -27,7 +27,7 @@ from shortlist.tables import plain
 
 METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
 ORDERS = 5
-DEEP = ("inceptionxml", "inceptionxml+")
+BASELINES = ("popular", "centroid")
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
         print(f"\n{folder.name}: {len(train):,} / {len(test):,} texts, {train.n_labels:,} labels", flush=True)
         rows = []
         for recipe in chosen.recipes.split(","):
-            row = measure(recipe, train, test, options if recipe in DEEP else {}, chosen.threads, chosen.save)
+            row = measure(recipe, train, test, {} if recipe in BASELINES else options, chosen.threads, chosen.save)
             results.append({"data": folder.name, "recipe": recipe, **row})
             rows.append([recipe, *(f"{value:.2f}" for value in row.values())])
             print(rows[-1], file=sys.stderr, flush=True)
@@ -67,7 +67,7 @@ def measure(recipe, train, test, options, threads, save):
     seconds = time.perf_counter() - start
     result = shortlist.evaluate(predictions, test, train=train, unseen="ignore")
     row = {name: round(result[name], 2) for name in METRICS}
-    if recipe in DEEP:
+    if recipe not in BASELINES:
         row["P@5 shuffled, %"] = round(100 * (shuffled_p5(model, train, test) / result["P@5"] - 1), 2)
     row["train s"] = round(trained, 1)
     row["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
