@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -73,15 +73,13 @@ def train_deepxml(model_class: type[AnyDeepXML], dataset: Dataset, options: Deep
     features = encoder.encode(prepared.inputs)
     shortlister = _shortlister(features, prepared, options)
     shortlists = _shortlists(features, shortlister, prepared, options)
-    rows, more_records = _learn_rows(model_class, features, shortlists, encoder, shortlister, prepared, options)
+    rows, more_records = _learn_rows(model_class, features, shortlists.ids, encoder, shortlister, prepared, options)
     head = HeadRuntime(part_of(rows, "extreme"), dataset.n_labels, encoder.n_features)
     pipeline = Pipeline(encoder, shortlister, head, options.shortlist)
     if len(prepared.validation):
         pipeline.blend = _blend(pipeline, prepared)
         log.info("weights: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(pipeline.blend).items()))
-    mistakes = None
-    if options.sampling == "neighbours":  # else these are not the labels that prediction chooses from
-        mistakes = _best_of_shortlists(head, features, shortlists, min(options.candidates, dataset.n_labels), options)
+    mistakes = None if shortlists.similarities is None else _best_of_shortlists(pipeline, features, shortlists, options)
     reranker = prepared.reranker(lambda word_ids, k: pipeline.rank(word_ids, k, options.threads), mistakes)
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     kept = {name: array for name, array in arrays.items() if name.startswith("encoder.")} | rows
@@ -146,7 +144,7 @@ def memory_of(model_class: type[DeepXMLModel], prepared: Prepared, options: Deep
         "label rows": 2 * n_labels * width + 16 * n_labels,
         "word vectors": 2 * n_words * 4 * options.dimensions,
         "features and their index": 2 * n_texts * width + 300 * n_texts + n_labels * width,
-        "shortlists": 4 * n_texts * options.shortlist + 8 * n_texts * options.candidates,
+        "shortlists": 8 * n_texts * options.shortlist + 8 * n_texts * options.candidates,
         # The matrix, its gradient, and Adam's two.
         "residual block": 4 * n_features * width,
         "a batch": 4 * int(options.batch_size or 1) * (kind.per_text(options) + 3 * n_features),
@@ -287,21 +285,29 @@ def _learn_rows(
     return _fit("extreme", model_class, learner, epochs, rate, batches, validate, prepared, options)
 
 
+class Shortlists(NamedTuple):
+    """Labels for each text (texts × K), and their cosines and votes, where neighbours were looked for."""
+
+    ids: np.ndarray
+    similarities: np.ndarray | None = None
+
+
 def _shortlists(
     features: np.ndarray, shortlister: MergedShortlister, prepared: Prepared, options: DeepXMLOptions
-) -> np.ndarray:
+) -> Shortlists:
     """The labels that each text is trained on, beside its own."""
     size = (len(features), min(options.shortlist, prepared.n_labels))
     rng = np.random.default_rng(options.seed)
     if options.sampling == "uniform":
-        return rng.integers(prepared.n_labels, size=size, dtype=np.int32)
+        return Shortlists(rng.integers(prepared.n_labels, size=size, dtype=np.int32))
     if options.sampling == "frequent":
         weights = prepared.train_frequencies**0.75
-        return rng.choice(prepared.n_labels, size=size, p=weights / weights.sum()).astype(np.int32)
+        return Shortlists(rng.choice(prepared.n_labels, size=size, p=weights / weights.sum()).astype(np.int32))
     if options.sampling == "slice":
         ids = shortlister.centres.search(features, size[1], options.threads)[0]
-        return np.where(ids >= 0, shortlister.owner[ids], -1).astype(np.int32)
+        return Shortlists(np.where(ids >= 0, shortlister.owner[ids], -1).astype(np.int32))
     ids = np.empty(size, np.int32)
+    similarities = np.empty((2, *size), np.float16)  # they choose candidates, for which three digits will do
     if len(shortlister.centres) <= EXACT_IN_TRAINING and not shortlister.centres.exact:
         # For many texts at once, and a long shortlist, to compare with all labels is quicker than graphs are.
         centres, _ = label_centres(features, prepared.labels, prepared.n_labels, seed=options.seed)
@@ -309,22 +315,25 @@ def _shortlists(
     with Progress("shortlists", len(features), "texts") as progress:
         for begin in range(0, len(features), TEXTS_PER_BLOCK):
             block = slice(begin, begin + TEXTS_PER_BLOCK)
-            ids[block] = shortlister.shortlist(features[block], options.shortlist, options.threads)[0]
+            ids[block], *found = shortlister.shortlist(features[block], options.shortlist, options.threads)
+            similarities[:, block] = found
             progress.advance(len(ids[block]))
-    return ids
+    return Shortlists(ids, similarities)
 
 
 def _best_of_shortlists(
-    head: HeadRuntime, features: np.ndarray, shortlists: np.ndarray, k: int, options: DeepXMLOptions
+    pipeline: Pipeline, features: np.ndarray, shortlists: Shortlists, options: DeepXMLOptions
 ) -> np.ndarray:
-    """The k labels of each shortlist with the best logits."""
-    k = min(k, shortlists.shape[1])
+    """The labels of each shortlist that the pipeline ranks best, as it does in prediction."""
+    assert shortlists.similarities is not None
+    k = min(options.candidates, shortlists.ids.shape[1])
     best = np.empty((len(features), k), np.int32)
     for begin in range(0, len(features), TEXTS_PER_BLOCK):
         block = slice(begin, begin + TEXTS_PER_BLOCK)
-        logits = head.logits_of(features[block], shortlists[block], options.threads)
-        order = np.argpartition(-logits, k - 1, axis=1)[:, :k]
-        best[block] = np.take_along_axis(shortlists[block], order, axis=1)
+        logits = pipeline.head.logits_of(features[block], shortlists.ids[block], options.threads)
+        odds = pipeline.blend.odds(logits, *shortlists.similarities[:, block].astype(np.float32))
+        order = np.argpartition(-odds, k - 1, axis=1)[:, :k]
+        best[block] = np.take_along_axis(shortlists.ids[block], order, axis=1)
     return best
 
 
