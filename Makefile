@@ -30,6 +30,8 @@ bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the 
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/learnt_vectors.py $(DATA)/tibkat-sid --seed 1
 	$(BIN)/python benchmarks/indexes.py $(DATA)/tibkat-sid
+	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/all_labels_step.py
 	$(BIN)/python benchmarks/shortlist_step.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/modules.py $(DATA)/tibkat-sid --texts 20000

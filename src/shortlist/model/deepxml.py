@@ -35,7 +35,6 @@ class DeepXMLOptions(TextOptions):
 
     batch_size        texts a step
     dropout           share of the features that is left out at random
-    relu              whether features below zero are cut off, as published
     surrogate         what the features are learnt on: clusters of labels; hashed: labels thrown together at random;
                       frequent: the commonest labels alone; none: not at all, they stay as the word vectors give them
     clusters          how many clusters, or hashed or frequent labels
@@ -55,7 +54,6 @@ class DeepXMLOptions(TextOptions):
 
     batch_size: int | None = None
     dropout: float | None = None
-    relu: bool = False
     surrogate: str = "clusters"
     clusters: int | None = None
     surrogate_epochs: int | None = None
@@ -219,9 +217,20 @@ def check_shortlister(shortlister: MergedShortlister) -> None:
         raise ModelError("the labels of the texts do not follow upon each other")
 
 
+@dataclass(frozen=True)
+class AstecOptions(DeepXMLOptions):
+    """How to train DeepXML's modules with Astec's encoder.
+
+    relu  whether features below zero are cut off, as published
+    """
+
+    relu: bool = False
+
+
 class AstecModel(DeepXMLModel):
     """The features are the tf-idf weighted sum of learnt word vectors."""
 
     recipe = "astec"
+    Options = AstecOptions
     encoder = "bag"
     Runtime = BagRuntime

@@ -13,7 +13,7 @@ from shortlist.encoders.given_runtime import GivenRuntime
 from shortlist.encoders.inception_runtime import InceptionRuntime
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import OptionError
-from shortlist.model.deepxml import DeepXMLModel, DeepXMLOptions
+from shortlist.model.deepxml import AstecOptions, DeepXMLModel, DeepXMLOptions
 from shortlist.model.inception import InceptionForm
 from shortlist.model.mach import HashedForm
 from shortlist.model.xml_cnn import CNNForm
@@ -62,7 +62,7 @@ class MLPDeepXMLModel(DeepXMLModel):
 
 
 @dataclass(frozen=True)
-class SliceOptions(DeepXMLOptions):
+class SliceOptions(AstecOptions):
     """How to train Slice: features stay as they are, and only the index of the labels makes shortlists."""
 
     reranker: bool = False
