@@ -12,17 +12,16 @@ from shortlist.data.dataset import Dataset
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.model.base import Model, as_texts
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.inception import part_of
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
+from shortlist.model.text_model import ARRAYS, TextModel
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.merged import MergedShortlister
 from shortlist.shortlisters.neighbours import NeighbourIndex
 from shortlist.text import Vocabulary
 
-ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.jsonl"
 CENTRES, TEXTS = "centres.safetensors", "texts.safetensors"
 
 # Votes of neighbouring texts below this count as none.
@@ -108,7 +107,7 @@ class Pipeline:
         return np.take_along_axis(ids, order, axis=1), expit(np.take_along_axis(odds, order, axis=1))
 
 
-class DeepXMLModel(Model):
+class DeepXMLModel(TextModel):
     """Features, shortlists from two neighbour indexes, one row of weights a label, and a re-ranker.
 
     A recipe says which encoder makes the features (a name in `new_encoders.ENCODERS`) and what it is in prediction.
@@ -128,9 +127,8 @@ class DeepXMLModel(Model):
         reranker: Reranker | None = None,
         **common: Any,
     ) -> None:
-        super().__init__(**common)
-        self.pipeline, self.vocabulary, self._arrays = pipeline, vocabulary, arrays
-        self.records, self.reranker = records, reranker
+        super().__init__(vocabulary, records, reranker, **common)
+        self.pipeline, self._arrays = pipeline, arrays
 
     @classmethod
     def train(cls, dataset: Dataset, options: DeepXMLOptions) -> DeepXMLModel:
@@ -139,13 +137,8 @@ class DeepXMLModel(Model):
 
         return train_deepxml(cls, dataset, options)
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        texts = as_texts(inputs)
-        word_ids = self.vocabulary.encode(texts)
-        if self.reranker is None:
-            return self.pipeline.rank(word_ids, k, threads)
-        ids, probabilities = self.pipeline.rank(word_ids, max(k, self.reranker.n_candidates), threads)
-        return self.reranker.rerank(texts, word_ids, ids, probabilities, k, threads)
+    def _first_rank(self, word_ids: Ragged, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
+        return self.pipeline.rank(word_ids, k, threads)
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         shortlister = self.pipeline.shortlister
@@ -161,20 +154,14 @@ class DeepXMLModel(Model):
         shortlister.centres.save(writer.path(CENTRES))
         if shortlister.texts is not None:
             shortlister.texts.save(writer.path(TEXTS))
-        curves = [{name: value for name, value in record.items() if name != "seconds"} for record in self.records]
-        writer.lines(METRICS, curves)
-        self.vocabulary.save(writer.path(VOCABULARY))
-        config: dict[str, Any] = {"vocabulary": self.vocabulary.to_config(), "blend": vars(self.pipeline.blend)}
-        if self.reranker is not None:
-            config["reranker"] = self.reranker.write(writer)
-        return config
+        return self._write_words(writer) | {"blend": vars(self.pipeline.blend)}
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> DeepXMLModel:
         arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases", "owner", "text_labels.values")
         n_labels, options = len(common["label_names"]), common["options"]
         try:
-            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
+            vocabulary, records, reranker = cls._read_words(reader, n_labels)
             encoder = cls.Runtime(part_of(arrays, "encoder"), options["max_words"])
             if encoder.n_words != len(vocabulary):
                 raise ModelError(
@@ -194,10 +181,7 @@ class DeepXMLModel(Model):
             head = HeadRuntime(part_of(arrays, "extreme"), n_labels, encoder.n_features)
             pipeline = Pipeline(encoder, shortlister, head, options["shortlist"])
             pipeline.blend = Blend(**reader.config.extra["blend"])
-            reranker = None
-            if "reranker" in reader.config.extra:
-                reranker = Reranker.read(reader, reader.config.extra["reranker"], vocabulary, n_labels)
-            return cls(pipeline, arrays, vocabulary, reader.lines(METRICS), reranker, **common)
+            return cls(pipeline, arrays, vocabulary, records, reranker, **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 

@@ -16,15 +16,13 @@ from shortlist.encoders.inception_runtime import InceptionRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.labels.tree import LabelTree
-from shortlist.model.base import Model, as_texts
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
+from shortlist.model.text_model import ARRAYS, TextModel
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.clusters import top_clusters
 from shortlist.text import Vocabulary
-
-ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ def part_of(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
-class InceptionModel(Model):
+class InceptionModel(TextModel):
     """Word vectors through InceptionXML's convolutions to features; every label scored by its row of weights.
 
     With another encoder (a name in `new_encoders.ENCODERS`, and what it is in prediction) it is another recipe.
@@ -159,8 +157,8 @@ class InceptionModel(Model):
         reranker: Reranker | None = None,
         **common: Any,
     ) -> None:
-        super().__init__(**common)
-        self.vocabulary, self._arrays, self.records, self.reranker = vocabulary, arrays, records, reranker
+        super().__init__(vocabulary, records, reranker, **common)
+        self._arrays = arrays
         self._network = self.at_work(arrays, self.options, len(self.label_names))
         if self._network.n_words != len(vocabulary):
             raise ModelError(
@@ -179,36 +177,18 @@ class InceptionModel(Model):
 
         return train_inception(cls, dataset, options)
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        texts = as_texts(inputs)
-        word_ids = self.vocabulary.encode(texts)
-        n_first = k if self.reranker is None else max(k, self.reranker.n_candidates)
-        ids, probabilities = self._network.rank(word_ids, n_first, self.options.get("top", 0), threads)
-        if self.reranker is None:
-            return ids, probabilities
-        return self.reranker.rerank(texts, word_ids, ids, probabilities, k, threads)
+    def _first_rank(self, word_ids: Ragged, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
+        return self._network.rank(word_ids, k, self.options.get("top", 0), threads)
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         writer.arrays(ARRAYS, self._arrays)
-        # Without the times: the same training leaves the same files.
-        curves = [{name: value for name, value in record.items() if name != "seconds"} for record in self.records]
-        writer.lines(METRICS, curves)
-        self.vocabulary.save(writer.path(VOCABULARY))
-        config: dict[str, Any] = {"vocabulary": self.vocabulary.to_config()}
-        if self.reranker is not None:
-            config["reranker"] = self.reranker.write(writer)
-        return config
+        return self._write_words(writer)
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> InceptionModel:
         arrays = reader.arrays(ARRAYS, *cls.needed)
         try:
-            vocabulary = Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
-            reranker = None
-            if "reranker" in reader.config.extra:
-                settings = reader.config.extra["reranker"]
-                reranker = Reranker.read(reader, settings, vocabulary, len(common["label_names"]))
-            return cls(arrays, vocabulary, reader.lines(METRICS), reranker, **common)
+            return cls(arrays, *cls._read_words(reader, len(common["label_names"])), **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 
