@@ -48,7 +48,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,parquet,zstd,icd10,test,check,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,parquet,zstd,icd10,serve,test,check,bench]"
 	touch $@ $(VENV)/.demo
 
 # PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.
