@@ -1,0 +1,504 @@
+"""The page of `shortlist serve`, in a real browser: Debian's Chromium, without a window.
+
+Most tests talk to a server without a model (`fake_server.py`), which can be told to be slow, busy or broken.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fake_server import CARD, NAMES, FakeServer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
+expect = sync_api.expect
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+
+MOVED_NOTHING = {"words": [{"start": 0, "end": 5, "moved": 0.0}]}
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    server = FakeServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    """Opens the page in a browser of its own; at the end, nothing may have gone wrong or left for elsewhere."""
+    contexts, troubles, addresses = [], [], []
+
+    def open_(address: str = "", **options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: addresses.append(request.url))
+        page.goto(server.url + "/" + address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    # Chromium itself notes answers such as 503; the page cannot keep it from doing so.
+    assert [trouble for trouble in troubles if not trouble.startswith("Failed to load resource")] == []
+    assert [address for address in addresses if not address.startswith(server.url + "/")] == []
+
+
+@pytest.fixture
+def page(open_page):
+    return open_page()
+
+
+def names(page: Any) -> Any:
+    return page.locator("#labels .name")
+
+
+def rows(page: Any) -> Any:
+    return page.get_by_role("option")
+
+
+def best(page: Any, label: str) -> None:
+    expect(names(page).first).to_have_text(NAMES[label])
+
+
+def words(page: Any) -> dict[str, str]:
+    """The words on show, with what each speaks: for, against or neutral."""
+    told = "spans => spans.map((span) => [span.textContent, span.className])"
+    spans = page.locator("#words .word").evaluate_all(told)
+    return {text: kind.removeprefix("word ") for text, kind in spans}
+
+
+def selected(page: Any) -> str:
+    return page.locator("#labels [aria-selected=true] .name").inner_text()
+
+
+class TestTyping:
+    def test_labels_follow_the_text(self, page):
+        expect(page.locator("#invitation")).to_contain_text("46,881 labels")
+        page.keyboard.type("heart attack")
+        best(page, "I21")
+        expect(rows(page)).to_have_count(5)
+        expect(rows(page).first).to_contain_text("81.8%")
+        expect(rows(page).first).to_contain_text("I21")
+        expect(page.locator("#timing")).to_have_text(re.compile(r"^0\.61 ms in the server, [\d.]+ ms there and back$"))
+        page.locator("#text").fill("broken wrist")
+        best(page, "S62")
+
+    def test_bars_are_as_long_as_the_scores(self, page):
+        page.locator("#text").fill("broken wrist")
+        best(page, "S62")
+        told = "bars => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+        shares = page.locator("#labels .bar").evaluate_all(told)
+        assert shares[0] == pytest.approx(0.9526, abs=1e-3)
+        assert shares == sorted(shares, reverse=True)
+
+    def test_one_request_under_way_and_only_the_newest_waits(self, page, server):
+        server.gate.clear()
+        with page.expect_request("**/v1/predict"):
+            page.keyboard.type("h")
+        page.keyboard.type("eart attack")
+        server.gate.set()
+        best(page, "I21")
+        assert server.asked_texts() == ["h", "heart attack"]
+
+    def test_an_answer_to_a_text_that_is_gone_is_not_shown(self, page, server):
+        server.gate.clear()
+        with page.expect_request("**/v1/predict"):
+            page.locator("#text").fill("heart attack")
+        page.locator("#text").fill("")
+        with page.expect_request("**/v1/predict"):
+            page.locator("#text").fill("bee")
+        page.locator("#text").fill("")
+        server.gate.set()
+        expect(page.locator("#invitation")).to_be_visible()
+        expect(page.locator("#answer")).to_be_hidden()
+        page.locator("#text").fill("broken wrist")
+        best(page, "S62")
+        assert server.asked_texts() == ["heart attack", "bee", "broken wrist"]
+
+    def test_how_many_and_how_sure(self, page, server):
+        page.locator("#text").fill("heart attack")
+        best(page, "I21")
+        page.locator(".count label").nth(1).click()
+        expect(rows(page)).to_have_count(len(NAMES))
+        page.locator("#least").fill("0.5")
+        expect(rows(page)).to_have_count(2)
+        expect(page.locator("#least-shown")).to_have_text("50%")
+        page.locator("#least").fill("0.95")
+        expect(page.locator("#none")).to_have_text("No label scores 95% or more.")
+        assert (server.asked[-1]["k"], server.asked[-1]["min_score"]) == (10, 0.95)
+
+    def test_unknown_words_are_said_to_be_so(self, page):
+        page.keyboard.type("xyzzy")
+        expect(page.locator("#none")).to_have_text("No word of it is known to the model.")
+
+    @pytest.mark.parametrize(("explanation", "told"), [(MOVED_NOTHING, True), ({"words": []}, True), ({}, False)])
+    def test_labels_without_words(self, page, explanation, told):
+        """A model that guesses without knowing a word says so; one that does not explain does not."""
+        guess = {"label": "I21", "name": NAMES["I21"], "score": 0.1, **explanation}
+        page.route("**/v1/predict", lambda route: route.fulfill(json={"predictions": [[guess]]}))
+        page.keyboard.type("xyzzy")
+        best(page, "I21")
+        expect(page.locator("#words")).to_have_text("xyzzy")
+        expect(page.locator("#unknown")).to_be_visible(visible=told)
+
+    def test_html_stays_text(self, page, server):
+        server.problems.append((500, {"title": "<b>Oh</b>", "detail": "<script>alert(1)</script>"}, {}))
+        page.locator("#text").fill("html <i>")
+        expect(page.locator("#notice")).to_contain_text("<script>alert(1)</script>")
+        page.locator("#again").click()
+        best(page, "X1")
+        expect(page.locator("#why-label")).to_have_text(NAMES["X1"])
+        expect(page.locator("#words")).to_have_text("html <i>")
+        assert page.locator("#answer img, #answer b, #answer i, #notice b, #notice script").count() == 0
+
+    def test_what_is_read_aloud_comes_after_a_pause(self, page):
+        page.keyboard.type("heart attack")
+        expect(page.locator("#told")).to_have_text(re.compile(r"^5 labels\. Best: Acute myocardial infarction, 82%"))
+
+
+class TestWords:
+    def test_hovering_recolours_and_leaving_goes_back_to_the_best(self, page):
+        page.keyboard.type("heart attack")
+        best(page, "I21")
+        assert words(page) == {"heart": "for", "attack": "for"}
+        rows(page).filter(has_text=NAMES["I50"]).hover()
+        expect(page.locator("#why-label")).to_have_text(NAMES["I50"])
+        assert words(page) == {"heart": "for", "attack": "against"}
+        assert selected(page) == NAMES["I50"]
+        expect(page.locator("#words-told")).to_have_text("Strongest words for it: heart +3.5. Against it: attack −1.5.")
+        page.locator("h1").hover()
+        expect(page.locator("#why-label")).to_have_text(NAMES["I21"])
+
+    def test_colour_is_not_alone(self, page):
+        page.keyboard.type("heart attack")
+        best(page, "I21")
+        rows(page).filter(has_text=NAMES["I50"]).hover()
+        spans = page.locator("#words .word")
+        expect(spans.nth(0)).to_have_attribute("data-moved", "+3.5")
+        expect(spans.nth(1)).to_have_attribute("data-moved", "−1.5")
+        expect(spans.nth(1)).to_have_attribute("title", "speaks against it")
+        styles = spans.evaluate_all("spans => spans.map((span) => getComputedStyle(span).borderBottomStyle)")
+        assert styles == ["solid", "dashed"]
+
+    def test_positions_count_characters_not_utf16(self, page):
+        page.locator("#text").fill("😀🫀 heart, 😀 attack")
+        best(page, "I21")
+        assert words(page) == {"heart": "for", "attack": "for"}
+        expect(page.locator("#words")).to_have_text("😀🫀 heart, 😀 attack")
+
+    def test_tapping_a_label_on_a_phone(self, open_page):
+        page = open_page("#q=heart+attack", **PHONE)
+        best(page, "I21")
+        rows(page).nth(2).tap()
+        expect(page.locator("#why-label")).to_have_text(names(page).nth(2).inner_text())
+
+
+class TestShuffling:
+    def test_order_that_matters(self, page, server):
+        page.keyboard.type("first heart")
+        best(page, "I21")
+        page.locator("#shuffle").click()
+        expect(page.locator("#text")).to_have_value("heart first")
+        expect(page.locator("#shuffled")).to_have_text(
+            "Another best label: 5 of 5 labels kept, no score of theirs moved by more than 46.2 points."
+        )
+        expect(rows(page).nth(1)).to_contain_text("▼ was number 1")
+        assert server.asked[-1]["texts"] == ["heart first", "first heart"]
+        page.locator("#undo").click()
+        expect(page.locator("#text")).to_have_value("first heart")
+        best(page, "I21")
+        expect(page.locator("#shuffled")).to_be_hidden()
+        expect(page.locator("#undo")).to_be_hidden()
+
+    def test_order_that_does_not(self, page):
+        typed = "heart attack and a broken wrist"
+        page.keyboard.type(typed)
+        for _ in range(3):  # the comparison stays with what was typed
+            before = page.locator("#text").input_value()
+            page.keyboard.press("Control+Enter")
+            expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score moved.")
+            mixed = page.locator("#text").input_value()
+            assert mixed != before
+            assert sorted(mixed.split()) == sorted(typed.split())
+        page.keyboard.press("Escape")
+        expect(page.locator("#text")).to_have_value(typed)
+
+    def test_typing_on_takes_the_shuffled_text_as_typed(self, page):
+        page.keyboard.type("heart attack")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#undo")).to_be_visible()
+        page.keyboard.type(" bee")
+        expect(page.locator("#undo")).to_be_hidden()
+        expect(page.locator("#shuffled")).to_be_hidden()
+
+    def test_nothing_to_shuffle(self, page):
+        page.keyboard.type("heart heart")
+        best(page, "I50")
+        expect(page.locator("#shuffle")).to_be_disabled()
+
+
+class TestTrouble:
+    def test_an_error_is_shown_and_recovered_from(self, page, server):
+        page.locator("#text").fill("heart attack")
+        best(page, "I21")
+        server.problems.append((422, {"title": "Too long", "detail": "the text is too long"}, {}))
+        page.locator("#text").fill("bee")
+        expect(page.locator("#notice")).to_have_text(re.compile(r"Too long\.\s+the text is too long\."))
+        expect(page.locator("#answer")).to_have_class("stale")
+        best(page, "I21")
+        page.locator("#text").fill("bee sting")
+        best(page, "T63.44")
+        expect(page.locator("#notice")).to_be_hidden()
+        expect(page.locator("#answer")).not_to_have_class("stale")
+
+    def test_an_answer_that_is_no_json(self, page):
+        page.route("**/v1/predict", lambda route: route.fulfill(status=502, body="<html>Bad gateway"))
+        page.locator("#text").fill("bee")
+        expect(page.locator("#notice")).to_contain_text("Its status was 502.")
+
+    @pytest.mark.parametrize("status", [429, 503])
+    def test_busy_tries_again_by_itself(self, page, server, status):
+        server.problems += [(status, {"title": "Busy"}, {"Retry-After": "0"})] * 2
+        page.locator("#text").fill("bee")
+        best(page, "T63.44")
+        expect(page.locator("#notice")).to_be_hidden()
+        assert server.asked_texts() == ["bee"] * 3
+
+    def test_busy_is_said_and_not_hammered(self, page, server):
+        server.problems.append((503, {"title": "Busy"}, {"Retry-After": "30"}))
+        page.locator("#text").fill("bee")
+        expect(page.locator("#notice")).to_contain_text("The server is busy.")
+        page.locator("#text").fill("broken wrist")
+        assert server.asked_texts() == ["bee"]
+        page.locator("#again").click()
+        best(page, "S62")
+        assert server.asked_texts() == ["bee", "broken wrist"]
+
+    def test_a_network_that_fails(self, page):
+        page.locator("#text").fill("heart")
+        best(page, "I50")
+        page.context.set_offline(True)
+        page.locator("#text").fill("heart attack")
+        expect(page.locator("#notice")).to_contain_text("The server cannot be reached.")
+        expect(page.locator("#answer")).to_have_class("stale")
+        best(page, "I50")
+        page.context.set_offline(False)
+        page.locator("#text").fill("heart attack bee")
+        best(page, "I21")
+        expect(page.locator("#notice")).to_be_hidden()
+
+    def test_a_token_is_asked_for_and_kept(self, page, server):
+        server.token = "open sesame"
+        page.reload()
+        form = page.locator("#token")
+        expect(form).to_be_visible()
+        page.locator("#text").fill("bee")
+        expect(page).to_have_url(re.compile("#q=bee$"))
+        page.locator("#token-value").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(form).to_contain_text("not accepted")
+        page.locator("#token-value").fill(server.token)
+        form.get_by_role("button").click()
+        best(page, "T63.44")
+        expect(form).to_be_hidden()
+        expect(page.locator("#tagline")).to_contain_text(CARD["title"])
+        page.reload()
+        best(page, "T63.44")
+
+
+class TestAddress:
+    def test_an_address_holds_the_text(self, open_page):
+        page = open_page("#q=broken+wrist+%2B+50%25")
+        expect(page.locator("#text")).to_have_value("broken wrist + 50%")
+        best(page, "S62")
+        page.locator("#text").fill("bee & sting")
+        expect(page).to_have_url(re.compile(r"#q=bee\+%26\+sting$"))
+        expect(page).to_have_title("bee & sting · Shortlist")
+        page.reload()
+        best(page, "T63.44")
+
+    def test_examples_and_the_way_back(self, page):
+        for example in CARD["examples"][:2]:
+            page.get_by_role("button", name=example).click()
+            expect(page.locator("#text")).to_have_value(example)
+        best(page, "S62")
+        page.go_back()
+        expect(page.locator("#text")).to_have_value("heart attack")
+        best(page, "I21")
+        page.go_back()
+        expect(page.locator("#invitation")).to_be_visible()
+        page.go_forward()
+        best(page, "I21")
+
+
+class TestCard:
+    def test_it_shows_what_there_is(self, page):
+        card = page.locator("#card")
+        for told in ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765"):
+            expect(card).to_contain_text(told)
+        expect(card.get_by_role("img")).to_have_attribute("aria-label", re.compile("score 50%, right 53%"))
+        expect(card.get_by_text("Candidates")).to_be_hidden()
+        card.get_by_text("Options").click()
+        expect(card.get_by_text("Candidates")).to_be_visible()
+
+    @pytest.mark.parametrize("card", [{}, {"recipe": "centroid", "scores": {}, "calibration": None, "examples": []}])
+    def test_and_does_without_the_rest(self, page, server, card):
+        server.card = card
+        page.reload()
+        page.locator("#text").fill("bee")
+        best(page, "T63.44")
+        expect(page.locator("#examples")).to_be_hidden()
+
+
+class TestEverybody:
+    def test_with_the_keyboard_alone(self, page):
+        press, text = page.keyboard.press, page.locator("#text")
+        expect(text).to_be_focused()
+        page.keyboard.type("heart attack")
+        best(page, "I21")
+        press("ArrowDown")
+        expect(rows(page).nth(0)).to_be_focused()
+        press("End")
+        expect(rows(page).nth(4)).to_be_focused()
+        expect(page.locator("#why-label")).to_have_text(names(page).nth(4).inner_text())
+        press("ArrowUp")
+        press("ArrowUp")
+        expect(rows(page).nth(2)).to_be_focused()
+        assert selected(page) == names(page).nth(2).inner_text()
+        press("Escape")
+        expect(text).to_be_focused()
+        press("Tab")
+        expect(page.locator("#shuffle")).to_be_focused()
+        press("Enter")
+        expect(text).to_have_value("attack heart")
+        press("Tab")
+        expect(page.locator("#undo")).to_be_focused()
+        press("Space")
+        expect(text).to_have_value("heart attack")
+        press("Tab")
+        press("Tab")
+        press("Enter")
+        expect(text).to_have_value("broken wrist")
+        press("Tab")
+        press("Tab")
+        press("ArrowRight")
+        expect(rows(page)).to_have_count(len(NAMES))
+        press("Tab")
+        press("ArrowRight")
+        expect(page.locator("#least-shown")).to_have_text("5%")
+        press("Tab")
+        expect(rows(page).nth(0)).to_be_focused()
+        press("ArrowUp")
+        expect(text).to_be_focused()
+
+    def test_focus_survives_a_shorter_list(self, page):
+        page.keyboard.type("heart attack")
+        best(page, "I21")
+        rows(page).nth(4).focus()
+        page.locator("#least").evaluate("slider => { slider.value = 0.5; slider.dispatchEvent(new Event('input')); }")
+        expect(rows(page)).to_have_count(2)
+        expect(rows(page).nth(1)).to_be_focused()
+
+    def test_a_phone(self, open_page):
+        page = open_page("#q=heart+attack+with+a+tooth+" + "m" * 60, **PHONE)
+        best(page, "I21")
+        page.locator("#shuffle").tap()
+        expect(page.locator("#shuffled")).to_be_visible()
+        page.locator("#card > summary").tap()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        targets = page.locator("button:visible, summary:visible, #labels li, .count input, #least, #text")
+        boxes = [target.bounding_box() for target in targets.all()]
+        assert len(boxes) > 12
+        assert min(min(box["width"], box["height"]) for box in boxes) >= 44
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_contrast(self, open_page, server, scheme):
+        page = open_page("#q=heart+attack+with+tooth", color_scheme=scheme, reduced_motion="reduce")
+        best(page, "I21")
+        page.locator("#shuffle").click()
+        expect(page.locator("#shuffled")).to_be_visible()
+        rows(page).filter(has_text=NAMES["I50"]).focus()
+        assert_contrast(page, READABLE, 4.5)
+        assert_contrast(page, ".bar::before", 3)
+        assert_contrast(page, ".word.for::border,.word.against::border,#text::border,#shuffle::border", 3)
+        server.problems.append((500, {"title": "Broken"}, {}))
+        page.locator("#text").fill("bee")
+        expect(page.locator("#notice")).to_be_visible()
+        assert_contrast(page, "#notice p,#again", 4.5)
+        server.token = "secret"
+        page.locator("#text").fill("bee sting")
+        expect(page.locator("#token")).to_be_visible()
+        assert_contrast(page, "#token label,#token button", 4.5)
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 25)"
+        assert dark == (scheme == "dark")
+
+    def test_less_motion_and_paper(self, open_page):
+        page = open_page("#q=heart", reduced_motion="reduce")
+        best(page, "I50")
+        duration = "getComputedStyle(document.querySelector('.bar'), '::before').transitionDuration"
+        assert page.evaluate(duration) == "0s"
+        page.emulate_media(media="print")
+        expect(page.locator("#shuffle")).to_be_hidden()
+        expect(names(page).first).to_be_visible()
+
+
+READABLE = (
+    "h1,h2,h2 > em,#tagline,.ask > label,#text,#shuffle,#undo,.examples > button,#timing,#shuffled,.words,.word,"
+    ".legend,.count span,.least,.name,.score,.id > code,.keys,kbd,dt,dd,figcaption,summary"
+)
+CONTRASTS = """
+(selectors) => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  // Paints colours over each other, as the screen does, and reads what comes out.
+  const paint = (colours) => {
+    canvas.fillStyle = "white";
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const luminance = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => (node ? [...behind(node.parentElement), getComputedStyle(node).backgroundColor] : []);
+  return selectors.split(",").flatMap((selector) => {
+    const [plain, part] = selector.split("::");
+    const nodes = [...document.querySelectorAll(plain)].filter((node) => node.checkVisibility());
+    if (!nodes.length) return [[selector, 0]];
+    return nodes.map((node) => {
+      const style = getComputedStyle(node);
+      const under = behind(part === "border" ? node.parentElement : node);
+      const over = part === "border" ? style.borderBottomColor
+        : part === "before" ? getComputedStyle(node, "::before").backgroundColor : style.color;
+      const [light, dark] = [paint(under), paint([...under, over])].map(luminance).sort((a, b) => b - a);
+      return [selector + " " + node.textContent.slice(0, 20), (light + 0.05) / (dark + 0.05)];
+    });
+  });
+}
+"""
+
+
+def assert_contrast(page: Any, selectors: str, least: float) -> None:
+    """Every element that a selector finds is told from what lies behind it, by WCAG's ratio of luminances."""
+    ratios = page.evaluate(CONTRASTS, selectors)
+    assert [(what, round(ratio, 2)) for what, ratio in ratios if ratio < least] == []
