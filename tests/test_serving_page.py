@@ -420,6 +420,19 @@ class TestEverybody:
         expect(rows(page)).to_have_count(2)
         expect(rows(page).nth(1)).to_be_focused()
 
+    def test_focus_goes_with_its_label(self, page):
+        page.keyboard.type("first heart")
+        best(page, "I21")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Control+Enter")
+        best(page, "I50")
+        expect(rows(page).nth(1)).to_be_focused()
+        assert selected(page) == NAMES["I21"]
+        page.keyboard.press("Escape")
+        best(page, "I21")
+        expect(rows(page).nth(0)).to_be_focused()
+        assert selected(page) == NAMES["I21"]
+
     def test_a_phone(self, open_page):
         page = open_page("#q=heart+attack+with+a+tooth+" + "m" * 60, **PHONE)
         best(page, "I21")

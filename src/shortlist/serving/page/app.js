@@ -216,7 +216,7 @@ function secondsToWait(header) {
 /** The labels, in rows that stay where they are from answer to answer, so that focus stays and bars glide. */
 function drawLabels() {
   const { labels, before, least } = state.answer;
-  const hadFocus = list.contains(document.activeElement);
+  const focused = [...list.children].indexOf(document.activeElement);
   while (list.children.length > labels.length) list.lastElementChild.remove();
   while (list.children.length < labels.length) list.append(newRow());
   labels.forEach((prediction, rank) => fillRow(list.children[rank], prediction, wasAt(prediction, rank, before)));
@@ -224,7 +224,16 @@ function drawLabels() {
   $("none").hidden = labels.length > 0;
   $("none").textContent =
     least > 0 ? `No label scores ${percent(least, 0)} or more.` : "No word of it is known to the model.";
-  if (hadFocus && !list.contains(document.activeElement)) (list.lastElementChild ?? field).focus();
+  if (focused >= 0) keepFocus(focused);
+}
+
+/** Focus goes with its label to the label's new row; if the label is gone, it stays where it is. */
+function keepFocus(focused) {
+  const { labels } = state.answer;
+  const moved = labels.findIndex(({ label }) => label === state.chosen);
+  const rank = moved >= 0 ? moved : Math.min(focused, labels.length - 1);
+  state.chosen = labels[rank]?.label ?? null;
+  (list.children[rank] ?? field).focus();
 }
 
 function newRow() {
@@ -405,7 +414,8 @@ function cardParts(card) {
     Effort: card.effort,
   });
   const parts = card.title ? [element("p", { class: "model-title" }, card.title), facts] : [facts];
-  parts.push(...section("Scores", factList(card.scores)));
+  const scores = Object.entries(card.scores ?? {}).map(([name, score]) => [name, score?.toFixed?.(2) ?? score]);
+  parts.push(...section("Scores", factList(Object.fromEntries(scores))));
   parts.push(...section("Data", factList(card.data)));
   parts.push(...section("Are the scores right?", reliabilityPlot(card.calibration)));
   const options = factList(card.options);
@@ -488,7 +498,7 @@ function textChanged() {
 function setText(text, { typed = null } = {}) {
   field.value = text;
   state.typed = typed;
-  if (typed === null) state.chosen = null;
+  if (typed === null && !list.contains(document.activeElement)) state.chosen = null;
   textChanged();
 }
 
