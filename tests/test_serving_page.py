@@ -44,16 +44,17 @@ def server() -> Iterator[FakeServer]:
 @pytest.fixture
 def open_page(browser, server):
     """Opens the page in a browser of its own; at the end, nothing may have gone wrong or left for elsewhere."""
-    contexts, troubles, addresses = [], [], []
+    contexts, troubles, strangers = [], [], []
 
-    def open_(address: str = "", **options: Any) -> Any:
+    def open_(address: str = "", url: str = server.url, **options: Any) -> Any:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: addresses.append(request.url))
-        page.goto(server.url + "/" + address)
+        own = url + "/"
+        page.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
+        page.goto(own + address)
         return page
 
     yield open_
@@ -61,7 +62,7 @@ def open_page(browser, server):
         context.close()
     # Chromium itself notes answers such as 503; the page cannot keep it from doing so.
     assert [trouble for trouble in troubles if not trouble.startswith("Failed to load resource")] == []
-    assert [address for address in addresses if not address.startswith(server.url + "/")] == []
+    assert strangers == []
 
 
 @pytest.fixture
@@ -474,6 +475,28 @@ class TestEverybody:
         page.emulate_media(media="print")
         expect(page.locator("#shuffle")).to_be_hidden()
         expect(names(page).first).to_be_visible()
+
+
+def test_the_real_server(open_page, tmp_path):
+    serving = pytest.importorskip("serving", reason="needs the extras `serve` and `test`")
+    model = serving.save_model(tmp_path / "model")
+    with serving.serving(model, token="sesame") as served:
+        page = open_page(url=f"http://127.0.0.1:{served.port}")
+        page.locator("#token-value").fill("sesame")
+        page.keyboard.press("Enter")
+        expect(page.locator("#tagline")).to_contain_text("6 labels")
+        page.locator("#text").fill("😀 the RED shoes")
+        expect(rows(page)).to_have_count(5)
+        expect(page.locator("#why-label")).to_have_text(re.compile("^(red|shoes)$"))
+        found = words(page)
+        assert {found["RED"], found["shoes"]} & {"for"}
+        assert set(found) == {"the", "RED", "shoes"}
+        page.locator("#shuffle").click()
+        expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score moved.")
+        page.locator("#text").fill("xyzzy")
+        expect(page.locator("#none")).to_have_text("No word of it is known to the model.")
+        page.locator("#text").fill("red " * 5000)
+        expect(page.locator("#notice")).to_contain_text("words")
 
 
 READABLE = (
