@@ -21,7 +21,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 TEXT = "type 2 diabetes without kidney complications"
-SIZE = {"width": 1120, "height": 900}
+SIZE = {"width": 1120, "height": 700}
 START_SECONDS = 120  # the first start on a machine compiles the kernels
 
 
@@ -38,7 +38,7 @@ def main(model: str, folder: Path) -> None:
                 page.keyboard.press("Control+Enter")
                 page.locator("#shuffled").wait_for()
             settle(page)
-            page.screenshot(path=folder / f"page-{scheme}.png")
+            page.screenshot(path=folder / f"page-{scheme}.png", full_page=True)
         browser.close()
 
 

@@ -59,11 +59,16 @@ CARD = {
     "options": {"epochs": 4, "candidates": 30, "label_texts": False},
     "data": {"train_texts": 98765, "labels_per_text": 4.9, "source": "simple-icd-10-cm 1.5"},
     "scores": {"P@1": 83.41, "P@5": 61.2, "PSP@1": 71.0},
-    "calibration": [
-        {"mean_score": 0.1, "right": 0.08, "labels": 900},
-        {"mean_score": 0.5, "right": 0.53, "labels": 300},
-        {"mean_score": 0.9, "right": 0.94, "labels": 500},
-    ],
+    "effort": {"searched": 12, "of": 800, "curve": [{"searched": 800, "P@1": 83.5}, {"searched": 12, "P@1": 83.4}]},
+    "calibration": {
+        "method": "isotonic",
+        "error": 0.012,
+        "table": [
+            {"from": 0.0, "to": 0.1, "mean_score": 0.1, "right": 0.08, "labels": 900},
+            {"from": 0.5, "to": 0.6, "mean_score": 0.5, "right": 0.53, "labels": 300},
+            {"from": 0.9, "to": 1.0, "mean_score": 0.9, "right": 0.94, "labels": 500},
+        ],
+    },
     "size_bytes": 46_300_000,
     "examples": ["heart attack", "broken wrist", "bee sting"],
 }

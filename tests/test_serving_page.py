@@ -356,7 +356,7 @@ class TestAddress:
 class TestCard:
     def test_it_shows_what_there_is(self, page):
         card = page.locator("#card")
-        for told in ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765"):
+        for told in ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765", "12 of 800"):
             expect(card).to_contain_text(told)
         expect(card.get_by_role("img")).to_have_attribute("aria-label", re.compile("score 50%, right 53%"))
         expect(card.get_by_text("Candidates")).to_be_hidden()

@@ -411,13 +411,14 @@ function cardParts(card) {
     Size: card.size_bytes && megabytes(card.size_bytes),
     Trained: card.created && day(card.created),
     "Shortlist version": card.shortlist_version,
-    Effort: card.effort,
+    Searched: searched(card.effort),
   });
-  const parts = card.title ? [element("p", { class: "model-title" }, card.title), facts] : [facts];
+  const parts = [facts];
+  if (card.title && card.title !== card.recipe) parts.unshift(element("p", { class: "model-title" }, card.title));
   const scores = Object.entries(card.scores ?? {}).map(([name, score]) => [name, score?.toFixed?.(2) ?? score]);
   parts.push(...section("Scores", factList(Object.fromEntries(scores))));
   parts.push(...section("Data", factList(card.data)));
-  parts.push(...section("Are the scores right?", reliabilityPlot(card.calibration)));
+  parts.push(...section("Are the scores right?", reliabilityPlot(card.calibration?.table ?? card.calibration)));
   const options = factList(card.options);
   if (options) {
     const details = element("details");
@@ -429,6 +430,14 @@ function cardParts(card) {
 
 function section(title, content) {
   return content ? [element("h3", {}, title), content] : [];
+}
+
+/** How much of the model is looked at for a text. */
+function searched(effort) {
+  if (!isObject(effort)) return effort;
+  return Number.isFinite(effort.searched) && Number.isFinite(effort.of)
+    ? `${counted(effort.searched)} of ${counted(effort.of)}`
+    : null;
 }
 
 /** Names and values as a list; nothing when there are none. What lies deeper is shown with both names. */
