@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 
-def in_background(items: Iterator[Item], ahead: int = 4) -> Iterator[Item]:
+def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
     """The same items, made ahead of time by a thread."""
     ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()

@@ -21,6 +21,7 @@ BLOCK = 1 << 20
 PIECE = 1 << 16
 STANDARD_INPUT = "-"
 PACKED = (".gz", ".zst")
+GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 class DamagedFileError(DataError):
@@ -42,9 +43,9 @@ def blocks_of(path: str | Path, on_bytes: Callable[[int], None] = lambda size: N
         raw = _raw_blocks(file, name, on_bytes)
         first = next(raw, b"")
         raw = _chain(first, raw)
-        if first.startswith(b"\x1f\x8b"):
+        if first.startswith(GZIP_MAGIC):
             yield from _in_blocks(_gunzip(_pieces(raw), name))
-        elif first.startswith(b"\x28\xb5\x2f\xfd"):
+        elif first.startswith(ZSTD_MAGIC):
             yield from _in_blocks(_unzstd(_pieces(raw), name))
         else:
             yield from raw
@@ -61,6 +62,12 @@ def stored_size(path: str | Path) -> int | None:
         return Path(path).stat().st_size if str(path) != STANDARD_INPUT else None
     except OSError:
         return None
+
+
+def is_packed(path: str | Path) -> bool:
+    """Whether the content of a file, whatever its name, is compressed."""
+    with _open_raw(path) as file:
+        return file.read(4).startswith((GZIP_MAGIC, ZSTD_MAGIC))
 
 
 class _BlockReader(io.RawIOBase):
@@ -257,6 +264,17 @@ def _packed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
             yield packed
     else:
         yield file
+
+
+def packer_of(path: str | Path) -> Callable[[bytes], bytes]:
+    """How to compress content for a file of this name, piece by piece: pieces end to end are a whole file."""
+    suffix = Path(path).suffix
+    if suffix == ".gz":
+        return lambda content: gzip.compress(content, compresslevel=6, mtime=0)
+    if suffix == ".zst":
+        compressor = _import_zstandard(str(path)).ZstdCompressor()
+        return lambda content: compressor.compress(content)
+    return lambda content: content
 
 
 @contextmanager

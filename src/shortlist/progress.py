@@ -58,6 +58,13 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
 
+    def say(self, line: str) -> None:
+        """Print a line on standard error, above the bar where there is one."""
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+        else:
+            sys.stderr.write(f"{line}\n")
+
     def _line(self) -> str:
         seconds = time.monotonic() - self._started
         rate = self.done / max(seconds, 1e-9)

@@ -15,7 +15,7 @@ from shortlist.errors import ShortlistError, Stopped
 COMMANDS = {
     "data": "shortlist.cli.data",
     "train": "shortlist.cli.models",
-    "predict": "shortlist.cli.models",
+    "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.models",
     "recipes": "shortlist.cli.models",
     "completion": "shortlist.cli.completion",

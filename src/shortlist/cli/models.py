@@ -1,4 +1,4 @@
-"""`shortlist train`, `predict`, `evaluate`, `recipes`."""
+"""`shortlist train`, `evaluate`, `recipes`."""
 
 from __future__ import annotations
 
@@ -98,34 +98,6 @@ def train(
             checkpoints.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
     click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")
-
-
-@click.command()
-@click.argument("model", type=click.Path())
-@click.argument("texts", nargs=-1)
-@click.option("-k", default=5, show_default=True, help="How many labels.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line a text, as `shortlist evaluate` reads them.")
-def predict(model: str, texts: tuple[str, ...], k: int, as_json: bool) -> None:
-    """Print the best labels for TEXTS; without any, for each line of standard input.
-
-    \b
-    shortlist predict model/ "red shoes" "blue hat" -k 3
-    cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
-    """
-    from shortlist.files import open_binary
-    from shortlist.model import load
-
-    loaded = load(model)
-    lines = list(texts) or [line.decode(errors="replace").rstrip("\r\n") for line in open_binary("-")]
-    for text, predictions in zip(lines, loaded.predict(lines, k), strict=True):
-        if as_json:
-            labels, scores = [p.label for p in predictions], [round(p.score, 6) for p in predictions]
-            click.echo(json.dumps({"text": text, "labels": labels, "scores": scores}, ensure_ascii=False))
-            continue
-        click.echo(text if predictions else f"{text}\n  (no word of it is known)")
-        for prediction in predictions:
-            name = "" if prediction.name == prediction.label else f"  {prediction.name}"
-            click.echo(f"  {prediction.score:6.3f}  {prediction.label}{name}")
 
 
 @click.command()

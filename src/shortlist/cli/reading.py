@@ -12,44 +12,57 @@ from shortlist.errors import DataError
 if TYPE_CHECKING:
     from shortlist.data import Dataset
 
-_OPTIONS = [
-    click.option("--text", default="text", show_default=True, help="Field or column that holds the text."),
-    click.option("--labels", default="labels", show_default=True, help="Field or column that holds the labels."),
-    click.option("--weights", help="Field or column that holds a weight for each label."),
-    click.option("--label-separator", help='Between labels in one string.  [default: ";" in CSV and TSV]'),
-    click.option("--separator", help="Between CSV columns."),
-    click.option("--header/--no-header", default=True, help="Whether a CSV begins with column names."),
-    click.option("--quotes/--no-quotes", default=True, help="Whether quotes around a CSV field are not part of it."),
-    click.option("--encoding", default="utf-8", show_default=True, help="Encoding of text files."),
-    click.option(
+_OPTIONS = {
+    "text": click.option("--text", default="text", show_default=True, help="Field or column that holds the text."),
+    "labels": click.option(
+        "--labels", default="labels", show_default=True, help="Field or column that holds the labels."
+    ),
+    "weights": click.option("--weights", help="Field or column that holds a weight for each label."),
+    "label_separator": click.option(
+        "--label-separator", help='Between labels in one string.  [default: ";" in CSV and TSV]'
+    ),
+    "separator": click.option("--separator", help="Between CSV columns."),
+    "header": click.option("--header/--no-header", default=True, help="Whether a CSV begins with column names."),
+    "quotes": click.option(
+        "--quotes/--no-quotes", default=True, help="Whether quotes around a CSV field are not part of it."
+    ),
+    "encoding": click.option("--encoding", default="utf-8", show_default=True, help="Encoding of text files."),
+    "on_error": click.option(
         "--on-error",
         type=click.Choice(["raise", "skip"]),
         default="raise",
         show_default=True,
         help="Stop at the first bad line, or skip bad lines and list them.",
     ),
-    click.option("--label-names", type=click.Path(), help="File of readable names for labels."),
-    click.option(
+    "label_names": click.option("--label-names", type=click.Path(), help="File of readable names for labels."),
+    "format": click.option(
         "--from",
         "format",
         type=click.Choice(["jsonl", "csv", "tsv", "parquet"]),
         help="Format of the source, if its name does not say.",
     ),
-]
+}
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `shortlist.read`; the command gets them as one dictionary called `reading`."""
+    return _with_options(command, list(_OPTIONS))
 
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Those of them that say how to read rows without labels."""
+    return _with_options(command, ["text", "separator", "header", "quotes", "encoding"])
+
+
+def _with_options(command: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
     def with_reading(**arguments: Any) -> Any:
-        names = ("text", "labels", "weights", "label_separator", "separator", "header", "quotes", "encoding")
-        reading = {name: arguments.pop(name) for name in (*names, "on_error", "label_names", "format")}
+        reading = {name: arguments.pop(name) for name in names}
         return command(reading=reading, **arguments)
 
     with_reading.__name__, with_reading.__doc__ = command.__name__, command.__doc__
     with_reading.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    for option in reversed(_OPTIONS):
-        with_reading = option(with_reading)
+    for name in reversed(names):
+        with_reading = _OPTIONS[name](with_reading)
     return with_reading
 
 

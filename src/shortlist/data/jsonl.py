@@ -99,11 +99,16 @@ def _read_line(line: bytes, number: int, name: str, builder: DatasetBuilder, opt
     if not line.strip():
         return
     try:
-        if number == 1 and line.lstrip().startswith(b"["):
-            raise BadRow("the start of a JSON array", "JSON lines, one object a line")
-        builder.add_row(*row_of(decoded(line), options))
+        builder.add_row(*row_of(record_in(line, number), options))
     except BadRow as bad:
         builder.report.add(name, number, bad.what, bad.expected)
+
+
+def record_in(line: bytes, number: int) -> Any:
+    """What line `number` of a file of JSON lines holds."""
+    if number == 1 and line.lstrip().startswith(b"["):
+        raise BadRow("the start of a JSON array", "JSON lines, one object a line")
+    return decoded(line)
 
 
 def decoded(line: bytes) -> Any:
@@ -129,19 +134,24 @@ def _is_json_otherwise(line: bytes) -> bool:
     return True
 
 
-def row_of(record: Any, options: ReadOptions) -> tuple[str, list[str], list[float] | None, Any]:
-    """Text, labels, weights and time of one record of any format."""
+def check_fields(record: Any, options: ReadOptions) -> None:
+    """Every field that is to be read must be there, whatever it holds."""
     if not isinstance(record, dict):
-        raise BadRow("the line is not an object", f'an object such as {{"{options.text}": …, "{options.labels}": […]}}')
-    wanted = [field for field in (options.text, options.labels, options.weights, options.time) if field]
-    for field in wanted:
+        labels = f', "{options.labels}": […]' if options.labels else ""
+        raise BadRow("the line is not an object", f'an object such as {{"{options.text}": …{labels}}}')
+    fields = options.fields
+    for field in fields:
         if field not in record:
             found = ", ".join(map(shortened, itertools.islice(record, MOST_FIELDS_SHOWN))) or "no fields"
             raise BadRow(
                 f"there is no field {field!r}, only {found}",
-                f"the fields {', '.join(map(repr, wanted))}; other names can be said with text=, labels= "
-                "(--text, --labels)",
+                f"the fields {', '.join(map(repr, fields))}; other names can be said with {options.fields_said}",
             )
+
+
+def row_of(record: Any, options: ReadOptions) -> tuple[str, list[str], list[float] | None, Any]:
+    """Text, labels, weights and time of one record of any format."""
+    check_fields(record, options)
     text = checked_text(record[options.text], options.text) if options.text else ""
     labels, weights = checked_labels(record[options.labels], options) if options.labels else ([], None)
     if options.weights:

@@ -16,6 +16,7 @@ from shortlist.progress import Progress
 LONGEST_LINE = 16 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BAD_BYTES = "shortlist-bad-bytes"
+COMPLETE_FILE = "a complete file"
 FETCH_AGAIN = "Fetch or write it again, or keep the lines before the damage with on_error='skip' (--on-error skip)."
 
 
@@ -87,7 +88,7 @@ def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator
                 rest.clear()  # its size is remembered, its content is not
     except DamagedFileError as error:
         # The last line may be cut in the middle: it is given up together with what never came.
-        report.add(name, number, error.what, "a complete file", advice=FETCH_AGAIN)
+        report.add(name, number, error.what, COMPLETE_FILE, advice=FETCH_AGAIN)
         return
     if rest_size > LONGEST_LINE:
         _report_long_line(report, name, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from shortlist.data.report import OnError
 from shortlist.errors import OptionError
@@ -39,6 +40,15 @@ class ReadOptions:
     on_error: OnError = "raise"
     label_names: str | Path | None = None
     show_progress: bool = True
+
+    # In messages: which columns to name, and how.
+    columns: ClassVar[str] = "text and labels (--text, --labels)"
+    fields_said: ClassVar[str] = "text=, labels= (--text, --labels)"
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that must be there."""
+        return [field for field in (self.text, self.labels, self.weights, self.time) if field]
 
     def __post_init__(self) -> None:
         for option in ("text", "labels", "weights", "time"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import importlib
-import itertools
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,31 +29,11 @@ LONGEST_RECORD = 1 << 20
 
 def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, separator: str) -> None:
     name = name_of(path)
-    separator = options.separator or separator
     options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
-    csv.field_size_limit(LONGEST_LINE)
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE
-    lines = _RecordLines(_decoded_lines(path, builder, options))
-    # Strict: else a quote that is never closed makes one label of the rest of the file without a word.
-    rows = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
-    numbered = _numbered(rows, lines, name, builder)
-    number, first = next(numbered, (0, []))
-    if not first:
-        return
-    if options.header:
-        columns = first
-    else:
-        columns = _columns_without_header(first, options, name)
-        numbered = itertools.chain([(number, first)], numbered)
-    _check_columns(columns, options, name, separator)
-    for number, row in numbered:
+    for number, record in csv_records(line_blocks(path, builder.report, options), name, options, separator):
         try:
-            if len(row) != len(columns):
-                raise BadRow(
-                    f"{len(row)} columns",
-                    f"{len(columns)} as in the first line (does a {separator!r} need quotes?)",
-                )
-            record: dict[str, Any] = dict(zip(columns, row, strict=True))
+            if isinstance(record, BadRow):
+                raise record
             if options.weights:
                 record[options.weights] = _weights(record[options.weights], str(options.label_separator))
             builder.add_row(*row_of(record, options))
@@ -61,8 +41,35 @@ def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, se
             builder.report.add(name, number, bad.what, bad.expected)
 
 
-def _decoded_lines(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> Iterator[str]:
-    for lines, _ in line_blocks(path, builder.report, options):
+def csv_records(
+    blocks: Iterator[tuple[bytes, int]], name: str, options: ReadOptions, separator: str
+) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """Each record of a CSV, or why it is none, with the number of the line it starts on."""
+    separator = options.separator or separator
+    csv.field_size_limit(LONGEST_LINE)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE
+    lines = _RecordLines(_decoded_lines(blocks))
+    # Strict: else a quote that is never closed makes one label of the rest of the file without a word.
+    rows = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    columns: list[str] | None = None
+    for number, row in _numbered(rows, lines):
+        if isinstance(row, BadRow):
+            yield number, row
+            continue
+        if columns is None:
+            columns = row if options.header else _columns_without_header(row, options, name)
+            _check_columns(columns, options, name, separator)
+            if options.header:
+                continue
+        if len(row) == len(columns):
+            yield number, dict(zip(columns, row, strict=True))
+        else:
+            expected = f"{len(columns)} as in the first line (does a {separator!r} need quotes?)"
+            yield number, BadRow(f"{len(row)} columns", expected)
+
+
+def _decoded_lines(blocks: Iterator[tuple[bytes, int]]) -> Iterator[str]:
+    for lines, _ in blocks:
         # Invalid bytes live on as lone surrogates, so that the row they are in can be named.
         for line in lines.decode(errors="surrogateescape").split("\n")[:-1]:
             yield line + "\n"
@@ -105,9 +112,7 @@ class _RecordLines:
         del self._taken[1:]
 
 
-def _numbered(
-    rows: Iterator[list[str]], lines: _RecordLines, name: str, builder: DatasetBuilder
-) -> Iterator[tuple[int, list[str]]]:
+def _numbered(rows: Iterator[list[str]], lines: _RecordLines) -> Iterator[tuple[int, list[str] | BadRow]]:
     """The rows that are not blank, each with the number of the line it starts on."""
     while True:
         number = lines.begin_record()
@@ -117,12 +122,8 @@ def _numbered(
             what = str(error).partition(" - ")[0]  # the rest is advice on how to open a file in Python
             if what == "unexpected end of data":
                 what = "a quote is opened and not closed"
-            builder.report.add(
-                name,
-                number,
-                f"not valid CSV ({what})",
-                "quotes around fields and doubled in them (no quotes at all: --no-quotes)",
-            )
+            expected = "quotes around fields and doubled in them (no quotes at all: --no-quotes)"
+            yield number, BadRow(f"not valid CSV ({what})", expected)
             lines.give_up_first()
             continue
         if row is None:
@@ -132,7 +133,7 @@ def _numbered(
 
 
 def _check_columns(columns: list[str], options: ReadOptions, name: str, separator: str) -> None:
-    wanted = [column for column in (options.text, options.labels, options.weights, options.time) if column]
+    wanted = options.fields
     missing = [column for column in wanted if column not in columns]
     if not missing:
         return
@@ -145,7 +146,7 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
             advice = f"The columns seem to be separated by {other!r}: say separator={other!r} (--separator)."
             break
     else:
-        advice = "Say which columns hold text and labels (--text, --labels), or that there is no header (--no-header)."
+        advice = f"Say which columns hold {options.columns}, or that there is no header (--no-header)."
     raise DataError(
         f"{name}, line 1: there is no column {missing[0]!r}; the columns are {', '.join(map(repr, columns))}. {advice}"
     )
@@ -169,15 +170,23 @@ def _weights(value: str, separator: str) -> list[float]:
 
 
 def read_parquet(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
+    name = name_of(path)
+    with open_parquet(path, options) as (file, batches):
+        rows = file.metadata.num_rows
+        with Progress(f"reading {Path(name).name}", rows, "rows", options.show_progress) as progress:
+            _read_batches(batches, name, builder, options, progress)
+
+
+@contextmanager
+def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """A Parquet file, and record batches of the columns that are wanted of it."""
     pyarrow = import_pyarrow("reading Parquet")
     parquet = importlib.import_module("pyarrow.parquet")
     name = name_of(path)
     try:
-        file = parquet.ParquetFile(_parquet_source(path, pyarrow))
-        columns = _wanted_columns(file.schema_arrow.names, options, name)
-        batches = file.iter_batches(ROWS_PER_BATCH, columns=columns)
-        with Progress(f"reading {Path(name).name}", file.metadata.num_rows, "rows", options.show_progress) as progress:
-            _read_batches(batches, name, builder, options, progress)
+        with parquet.ParquetFile(_parquet_source(path, pyarrow)) as file:
+            columns = _wanted_columns(file.schema_arrow.names, options, name)
+            yield file, file.iter_batches(ROWS_PER_BATCH, columns=columns)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{name}: not a readable Parquet file ({error}).") from None
 
@@ -223,14 +232,13 @@ def _selected(table: Any, positions: list[int]) -> Any:
 
 
 def _wanted_columns(names: list[str], options: ReadOptions, name: str) -> list[str]:
-    wanted = [column for column in (options.text, options.labels, options.weights, options.time) if column]
-    for column in wanted:
+    for column in options.fields:
         if column not in names:
             raise DataError(
                 f"{name}: there is no column {column!r}; the columns are {', '.join(map(repr, names))}. "
-                "Say which columns hold text and labels (--text, --labels)."
+                f"Say which columns hold {options.columns}."
             )
-    return wanted
+    return options.fields
 
 
 def _read_batches(batches: Any, name: str, builder: DatasetBuilder, options: ReadOptions, progress: Progress) -> None:

@@ -26,6 +26,15 @@ def checked_text(value: Any, field: str) -> str:
     return _checked_string(value, f"{field!r}")
 
 
+def checked_id(value: Any, field: str) -> Any:
+    """An id is kept as it is: a text, a number, true, false or null."""
+    if isinstance(value, str):
+        return _checked_string(value, f"{field!r}")
+    if value is not None and not isinstance(value, (int, float)):
+        raise BadRow(f"{field!r} is {_kind(value)}", "a text or a number as id")
+    return value
+
+
 def checked_labels(value: Any, options: ReadOptions) -> tuple[list[str], list[float] | None]:
     """Labels and, where they are given as {label: weight}, their weights."""
     if isinstance(value, str) and options.label_separator:

@@ -1,0 +1,588 @@
+"""`shortlist predict` on files and pipes: any size, bad rows, kills, resumption, formats."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+import shortlist as library
+from shortlist.cli import shortlist
+from shortlist.data import lines
+from shortlist.data.rows import RowOptions, RowSource
+from shortlist.errors import DataError, OptionError
+from shortlist.files import open_binary
+from shortlist.serving import bulk
+from shortlist.serving.bulk import JsonLines, PredictOptions, predict_rows
+from shortlist.serving.partial_output import PartialOutput, check_output, identity_of, partial_folder
+
+PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    library.train(PAIRS, "centroid").save(folder)
+    return folder
+
+
+@pytest.fixture
+def run(model):
+    """`run("in.jsonl", "--out", …)`: the command, with the model."""
+
+    def call(*arguments, stdin=None, code=0):
+        done = CliRunner().invoke(shortlist, ["predict", str(model), *map(str, arguments)], input=stdin)
+        assert done.exit_code == code, done.output + repr(done.exception)
+        assert "Traceback" not in done.output
+        return done
+
+    return call
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    monkeypatch.setattr(bulk, "ROWS_AT_ONCE", 7)
+
+
+def rows_in(path):
+    with open_binary(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def texts(n):
+    return [f"{('red', 'blue')[i % 2]} {('hat', 'shoes', 'coat')[i % 3]} {i}" for i in range(n)]
+
+
+def many(n, bad=()):
+    """JSON lines with ids; those in `bad` are none."""
+    return "".join(
+        "nonsense\n" if i in bad else json.dumps({"sku": i, "text": text}) + "\n" for i, text in enumerate(texts(n))
+    )
+
+
+class FakeModel:
+    """Says of a text how long it is. Needs no kernels, so that processes can be forked and killed by the dozen."""
+
+    label_names = tuple(f"{n} bytes" for n in range(1000))
+
+    def rank(self, inputs, k, threads=None, min_score=0.0, effort=1.0):
+        ids = np.stack([inputs.sizes, np.full(len(inputs), -1)], axis=1)
+        return ids, np.full(ids.shape, 0.5, np.float32)
+
+
+# What is an argument: a text or a file?
+
+
+def test_texts_as_arguments_and_lines_of_standard_input(run):
+    people = run("red shoes", "xyz", "-k", 1).stdout
+    assert people == "red shoes\n   1.000  shoes\nxyz\n  (no word of it is known)\n"
+    assert run("-k", 1, stdin="red shoes\r\nxyz\n").stdout == people
+    assert run("--from", "lines", "-k", 1, stdin="red shoes\n\n").stdout.count("\n") == 2
+    assert json.loads(run("red shoes", "--json").stdout)["text"] == "red shoes"
+    assert run("red", "--min-score", 0.99).stdout == "red\n  (no label has a score of 0.99)\n"
+
+
+def test_what_ends_like_a_data_file_is_one(run, put):
+    path = put("in.jsonl", many(3))
+    assert [json.loads(line)["text"] for line in run(path).stdout.splitlines()] == texts(3)
+    assert run("--in", path).stdout == run(path).stdout
+    assert "no such file" in run("red.csv", code=2).stderr
+    assert "only one is taken" in run(path, "red", code=2).stderr
+    assert "only one is taken" in run("red", "how to read data.csv", code=2).stderr
+
+
+def test_what_may_be_a_file_is_never_taken_for_a_text(run, put, tmp_path, monkeypatch):
+    put("red", "blue hat\n")
+    (tmp_path / "hat").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "--in red" in run("red", code=2).stderr
+    assert "--in red" in run("blue", "red", code=2).stderr
+    assert "--from" in run("--in", "red", code=2).stderr
+    assert json.loads(run("--in", "red", "--from", "lines", "--json").stdout)["text"] == "blue hat"
+    assert run("hat", "-k", 1).stdout.startswith("hat\n")  # a folder is never what is meant
+    assert run("x" * 5000, "red\0hat", "-k", 1).stdout.count("\n") == 4
+    assert "is a folder" in run("--in", "hat", "--from", "lines", code=2).stderr
+    assert "one of them" in run("blue", "--in", "red", code=2).stderr
+
+
+def test_json_that_comes_as_lines_of_text_is_a_mistake(run):
+    assert "--from jsonl" in run(stdin='{"text": "red hat"}\n', code=2).stderr
+    assert "--from jsonl" in run("--in", "-", "--json", stdin='{"text": "red hat"}\n', code=2).stderr
+    assert "{" in run("--from", "lines", stdin='{"text": "red hat"}\n').stdout
+
+
+def test_options_that_make_no_sense_here(run, put, tmp_path):
+    assert "--from and --id" in run("red", "--id", "sku", code=2).stderr
+    assert "no fields" in run("--id", "sku", stdin="red\n", code=2).stderr
+    assert "--out" in run(put("in.jsonl", many(1)), "--resume", code=2).stderr
+    assert "cannot be" in run("--out", tmp_path / "o.jsonl", "--resume", stdin="red\n", code=2).stderr
+    assert ".parquet" in run(put("in.jsonl", many(1)), "--out", tmp_path / "o.csv", code=2).stderr
+    assert run("red", "-k", 0, code=2)
+    done = run(put("in.jsonl", many(1)), "--out", tmp_path / "o.jsonl", "--threads", 0, code=2)
+    assert "threads" in done.stderr and [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+    assert "no such model" in CliRunner().invoke(shortlist, ["predict", "nowhere", "red"]).stderr
+
+
+# Formats
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz", "in.jsonl.zst", "in.csv", "in.tsv.gz", "in.parquet"])
+@pytest.mark.parametrize("out", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out.parquet"])
+@pytest.mark.usefixtures("few_at_once")
+def test_every_format_to_every_format(run, put, tmp_path, name, out):
+    library.read([(text, ["x"]) for text in texts(20)]).write(tmp_path / name)
+    run(tmp_path / name, "--out", tmp_path / out, "-k", 2)
+    if out.endswith("parquet"):
+        table = pyarrow.parquet.read_table(tmp_path / out)
+        assert table.column_names == ["text", "labels", "scores", "error"]
+        found = table.to_pylist()
+        assert {row.pop("error") for row in found} == {None}
+    else:
+        found = rows_in(tmp_path / out)
+    expected = [json.loads(line) for line in run(*texts(20), "--json", "-k", 2).stdout.splitlines()]
+    assert [(row["text"], row["labels"]) for row in found] == [(row["text"], row["labels"]) for row in expected]
+    np.testing.assert_allclose([row["scores"] for row in found], [row["scores"] for row in expected], rtol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, out])  # nothing is left behind
+
+
+def test_the_output_is_read_by_evaluate(run, put, tmp_path):
+    truth = put("truth.jsonl", "".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in PAIRS))
+    for name in ("out.jsonl", "ids.jsonl", "out.parquet"):
+        run(truth, "--out", tmp_path / name, *(["--id", "text"] if name == "ids.jsonl" else []))
+        done = CliRunner().invoke(shortlist, ["evaluate", str(tmp_path / name), str(truth), "--json", "-k", "1,2"])
+        assert json.loads(done.stdout)["values"]["P@2"] == 100, done.output
+
+
+def test_options_of_reading(run, put):
+    path = put("in.csv", "name;title\nn1;'red hat'\n".encode("utf-16"))
+    done = run(path, "--text", "title", "--id", "name", "--separator", ";", "--encoding", "utf-16", "--with-text")
+    assert json.loads(done.stdout) | {"scores": 0, "labels": 0} == {
+        "id": "n1", "text": "'red hat'", "labels": 0, "scores": 0}  # fmt: skip
+    done = run(put("bare.tsv", "red hat\tn2\n"), "--no-header", "--id", "column 2")
+    assert json.loads(done.stdout)["id"] == "n2"
+    done = run(put("wrong.csv", "a,b\n1,2\n"), code=2)
+    assert "no column 'text'" in done.stderr and "--text, --id" in done.stderr
+
+
+@pytest.mark.slow
+def test_pipes(run, model, put, tmp_path):
+    stdin = many(20_000)
+    by_file = run(put("in.jsonl", stdin), "--id", "sku").stdout
+    assert run("--in", "-", "--from", "jsonl", "--id", "sku", stdin=gzip.compress(stdin.encode())).stdout == by_file
+    assert run("--from", "jsonl", "--id", "sku", "--out", "-", stdin=stdin).stdout == by_file
+    run("--from", "jsonl", "--id", "sku", "--out", tmp_path / "out.jsonl", stdin=stdin)
+    assert (tmp_path / "out.jsonl").read_text() == by_file
+    assert [path.name for path in tmp_path.glob("*partial*")] == []
+    assert run("--from", "csv", stdin="text\nred hat\n").stdout.startswith('{"text":"red hat"')
+    run(put("in.jsonl", many(3)), "--out", "/dev/null")
+    command = f"cat {tmp_path}/in.jsonl | {sys.executable} -m shortlist predict {model} --from jsonl | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["text"] == texts(1)[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pipe_that_fails_leaves_nothing_behind(run, tmp_path):
+    done = run("--from", "jsonl", "--out", tmp_path / "out.jsonl", stdin=gzip.compress(many(99).encode())[:-9], code=2)
+    assert "ends too early" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Ids, texts, scores
+
+
+def test_the_id_stays_what_it_is(run, put, tmp_path):
+    ids = ['"a"', "7", "1.5", "true", "null", "12345678901234567890123", '"ü\\n"']
+    path = put("in.jsonl", "".join(f'{{"text": "red", "id": {one}}}\n' for one in ids))
+    found = [json.loads(line) for line in run(path, "--id", "id").stdout.splitlines()]
+    assert [row["id"] for row in found] == [json.loads(one) for one in ids]
+    assert not any("text" in row for row in found)  # who has an id knows the text
+    assert '"text":"red"' in run(path, "--id", "id", "--with-text").stdout
+    assert "text" not in json.loads(run(path, "--without-text").stdout.splitlines()[0])
+    run(path, "--id", "id", "--out", tmp_path / "mixed.parquet")
+    as_text = pyarrow.parquet.read_table(tmp_path / "mixed.parquet")["id"].to_pylist()
+    assert as_text == ["a", "7", "1.5", "true", None, "12345678901234567890123", "ü\n"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([1, 2**40, None], pyarrow.int64(), [1, 2**40, None]),
+        ([1, 2, 3], pyarrow.int32(), [1, 2, 3]),
+        ([1.5, 2.5, 3.5], pyarrow.float64(), [1.5, 2.5, 3.5]),
+        ([True, False, True], pyarrow.bool_(), [True, False, True]),
+        (["a", "b", "c"], pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), ["a", "b", "c"]),
+        ([0, 1, 2], pyarrow.date32(), ["1970-01-01", "1970-01-02", "1970-01-03"]),
+        ([0, 1, 2], pyarrow.timestamp("ns"), [f"1970-01-01 00:00:00.00000000{i}" for i in range(3)]),
+    ],
+)
+def test_the_id_column_of_parquet(run, tmp_path, values, kind, expected):
+    table = pyarrow.table({"text": texts(3), "id": pyarrow.array(values, kind), "other": [None] * 3})
+    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
+    run(tmp_path / "in.parquet", "--id", "id", "--out", tmp_path / "out.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "out.parquet")["id"].to_pylist() == expected
+    lines = run(tmp_path / "in.parquet", "--id", "id").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == expected
+
+
+def test_an_id_must_be_one_value(run, put, tmp_path):
+    done = run(put("in.jsonl", '{"text": "red", "id": [1]}\n{"text": "red"}\n{"id": 3}\n{"id": 4, "text": "red"}\n'),
+               "--id", "id")  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["id"] for row in rows] == [None, None, 3, 4]
+    assert ["error" in row for row in rows] == [True, True, True, False]
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["red"], "id": [[1]]}), tmp_path / "in.parquet")
+    assert "numbers or texts as ids" in run(tmp_path / "in.parquet", "--id", "id", code=2).stderr
+    assert "no column 'sku'" in run(tmp_path / "in.parquet", "--id", "sku", code=2).stderr
+
+
+def test_labels_with_small_scores_are_left_out(run, put):
+    path = put("in.jsonl", many(50))
+    every = [json.loads(line) for line in run(path).stdout.splitlines()]
+    some = [json.loads(line) for line in run(path, "--min-score", 0.5).stdout.splitlines()]
+    for before, after in zip(every, some, strict=True):
+        assert after["scores"] == [score for score in before["scores"] if score >= 0.5]
+        assert after["labels"] == before["labels"][: len(after["scores"])]
+    assert any(len(one["labels"]) < len(other["labels"]) for one, other in zip(some, every, strict=True))
+    assert all(len(json.loads(line)["labels"]) == 1 for line in run(path, "-k", 1).stdout.splitlines())
+
+
+# Bad rows
+
+
+def test_bad_rows_are_reported_and_keep_their_places(run, put, tmp_path):
+    content = [b'{"text": "red"}', b"nonsense", b"", b'{"title": "red"}', b'{"text": 3}', b'{"text": "\xff"}', b"[1]",
+               b'{"text": null}', b'{"text": "a\\u0000b"}', b'{"text": "blue"}']  # fmt: skip
+    path = put("in.jsonl", b"\n".join(content))
+    done = run(path, "--out", tmp_path / "out.jsonl")
+    rows = rows_in(tmp_path / "out.jsonl")
+    assert ["error" in row for row in rows] == [False, *[True] * 7, False]
+    for row in rows[1:-1]:
+        assert (row["text"], row["labels"], row["scores"]) == ("", [], [])
+    assert rows[1]["error"].startswith("line 2: not valid JSON")
+    for number, what in ((2, "not valid JSON"), (4, "no field 'text', only 'title'"), (5, "a number (3)"),
+                         (6, "not valid text"), (7, "not an object"), (8, "null"), (9, "NUL")):  # fmt: skip
+        assert any(line.startswith(f"{path}, line {number}:") and what in line for line in done.stderr.splitlines())
+    assert done.stderr.splitlines()[-1].startswith(f"{tmp_path / 'out.jsonl'}: 9 rows, 7 of them bad in ")
+    run(path, "--out", tmp_path / "out.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["error"] for row in table] == [row.get("error") for row in rows]
+
+
+def test_only_the_first_bad_rows_are_shown(run, put):
+    done = run(put("in.jsonl", many(100, bad=range(10, 60))))
+    assert done.stderr.count("not valid JSON") == bulk.MOST_PROBLEMS_SHOWN
+    assert "counted, not shown" in done.stderr
+    assert "100 rows, 50 of them bad" in done.stderr
+
+
+def test_exit_code_1_if_every_row_is_bad(run, put, tmp_path):
+    run(put("in.jsonl", many(3, bad=range(3))), "--out", tmp_path / "out.jsonl", code=1)
+    assert len(rows_in(tmp_path / "out.jsonl")) == 3
+    run(put("in.jsonl", "red hat\n"), code=1)
+    run(stdin=b"\xff\n", code=1)
+    run(put("empty.jsonl", ""), "--out", tmp_path / "none.jsonl")
+    assert (tmp_path / "none.jsonl").read_bytes() == b""
+    run(put("empty.jsonl", ""), "--id", "sku", "--out", tmp_path / "none.parquet")
+    assert pyarrow.parquet.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_bad_rows_of_tables(run, put, tmp_path):
+    path = put("in.csv", b'sku,text\n1,red\n2\n3,"re"d\n4,\xff\n5,blue\n')
+    rows = [json.loads(line) for line in run(path, "--id", "sku").stdout.splitlines()]
+    assert [(row["id"], row.get("error", "")[:6]) for row in rows] == [
+        ("1", ""), (None, "line 3"), (None, "line 4"), ("4", "line 5"), ("5", "")]  # fmt: skip
+    offsets = pyarrow.py_buffer(np.array([0, 3, 5, 9], np.int32))
+    column = pyarrow.StringArray.from_buffers(3, offsets, pyarrow.py_buffer(b"red\xff\xfeblue"))
+    pyarrow.parquet.write_table(pyarrow.table({"text": column}), tmp_path / "in.parquet")
+    rows = [json.loads(line) for line in run(tmp_path / "in.parquet").stdout.splitlines()]
+    assert [(row["text"], row.get("error", "")[:5]) for row in rows] == [("red", ""), ("", "row 2"), ("blue", "")]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "lines"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_monstrous_line_is_a_bad_row_in_its_place(put, monkeypatch, form, place):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr("shortlist.files.BLOCK", 100)
+    rows = ["red", "blue"]
+    rows.insert(place, "x" * 2000)
+    content = "".join(f"{json.dumps({'text': row}) if form == 'jsonl' else row}\n" for row in rows)
+    path = put(f"in.{form}", ("text\n" if form == "csv" else "") + content)
+    found = list(RowSource(path, form, RowOptions()).rows())
+    assert [row.text for row in found] == ["" if len(row) == 2000 else row for row in rows]
+    assert [row.problem is not None for row in found] == [len(row) == 2000 for row in rows]
+    assert [row.number for row in found] == [n + (form == "csv") for n in (1, 2, 3)]
+
+
+def test_a_damaged_file_is_an_error(run, put, tmp_path):
+    path = put("in.jsonl.gz", gzip.compress(many(50_000).encode())[:-100])
+    done = run(path, "--out", tmp_path / "out.jsonl", code=2)
+    assert "ends too early" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# Going on after a kill
+
+
+def job(source, out, resume=False, die_at=None):
+    """One run with the fake model, in this process; it is killed when it asks for the n-th time to sync the disk."""
+    if die_at is not None:
+        left, sync = iter(range(die_at)), os.fsync
+
+        def sync_or_die(handle):
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            sync(handle)
+
+        os.fsync = sync_or_die
+    rows = RowSource(source, None, RowOptions(id="sku"))
+    with PartialOutput(out, JsonLines(rows.unit, True, True), {"input": rows.fingerprint}, resume) as output:
+        if not output.finished:
+            predict_rows(FakeModel(), rows, output, PredictOptions())
+        output.finish()
+    return output.done
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.parquet"])
+def test_killed_at_every_moment_it_ends_in_the_same_bytes(put, tmp_path, name):
+    source = put("in.jsonl.gz", gzip.compress(many(24, bad=[5, 15]).encode()))
+    whole, out = tmp_path / f"whole-{name}", tmp_path / name
+    job(source, whole)
+    fork = multiprocessing.get_context("fork")
+    for moment in range(1000):
+        out.unlink(missing_ok=True)
+        child = fork.Process(target=job, args=(source, out, False, moment))
+        child.start()
+        child.join()
+        if child.exitcode == 0:
+            break
+        assert child.exitcode == -signal.SIGKILL
+        if partial_folder(out).exists():  # else it died right at the end
+            with pytest.raises(OptionError, match=r"--resume.*rm -r"):
+                check_output(out)
+            assert job(source, out, resume=True).rows == 24
+        assert out.read_bytes() == whole.read_bytes(), moment
+        assert not partial_folder(out).exists()
+    assert moment > 10
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"in.jsonl.gz", whole.name, name}
+
+
+def test_killed_again_and_again_it_ends_in_the_same_bytes(put, tmp_path, few_at_once):
+    source, out = put("in.jsonl", many(40)), tmp_path / "out.jsonl"
+    job(source, tmp_path / "whole.jsonl")
+    fork = multiprocessing.get_context("fork")
+    for resume in (False, True, True, True, True):
+        child = fork.Process(target=job, args=(source, out, resume, 6))
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    assert job(source, out, resume=True).rows == 40
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+SLOW_CHUNKS = """
+import sys, threading
+from shortlist.serving import bulk, partial_output
+bulk.ROWS_AT_ONCE = 500
+write, calls = partial_output.PartialOutput.write, []
+def stop_in_the_middle(self, predicted):
+    write(self, predicted)
+    calls.append(1)
+    if len(calls) == 3:
+        self._rows.open("ab").write(b"half a line")
+        print("now", flush=True)
+        threading.Event().wait()
+partial_output.PartialOutput.write = stop_in_the_middle
+from shortlist.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_the_command_is_killed_in_the_middle_and_goes_on(run, model, put, tmp_path, how):
+    source, out = put("in.jsonl", many(4000, bad=[7, 3000])), tmp_path / "out.jsonl"
+    arguments = [str(source), "--out", str(out), "--id", "sku"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLOW_CHUNKS, "predict", str(model), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with child:
+        assert child.stdout.readline() == "now\n"
+        child.send_signal(how)
+        stderr = child.stderr.read()
+    if how == signal.SIGINT:
+        assert child.returncode == 130
+        assert "1,500 rows are done" in stderr
+        assert shlex.join(["shortlist", "predict", str(model), *arguments, "--resume"]) in stderr
+    assert not out.exists()
+    assert "1,500 rows done" in run(*arguments, code=2).stderr
+    done = run(*arguments, "--resume")
+    assert "4,000 rows (1,500 of them before), 2 of them bad" in done.stderr
+    run(*arguments[:2], tmp_path / "whole.jsonl", *arguments[3:])
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert not partial_folder(out).exists()
+
+
+@pytest.fixture
+def stopped(run, put, tmp_path, monkeypatch):
+    """A job that Ctrl-C stopped after 14 of 40 rows: its arguments."""
+    monkeypatch.setattr(bulk, "ROWS_AT_ONCE", 7)
+    arguments = [put("in.jsonl", many(40)), "--out", tmp_path / "out.jsonl", "--id", "sku"]
+    with monkeypatch.context() as patched:
+        done, calls = bulk.predict_chunk, iter(range(2))
+
+        def interrupted(*given):
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            return done(*given)
+
+        patched.setattr(bulk, "predict_chunk", interrupted)
+        assert "14 rows are done and kept" in run(*arguments, code=130).stderr
+    return arguments
+
+
+def test_ctrl_c_leaves_a_job_that_goes_on(run, stopped, tmp_path):
+    run(*stopped, "--resume")
+    assert [row["id"] for row in rows_in(tmp_path / "out.jsonl")] == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (["-k", 3], "another k"),
+        (["--min-score", 0.5], "another min_score"),
+        (["--effort", 2], "another effort"),
+        (["--with-text"], "another with_text"),
+        (["--id", "text"], "another id"),
+        (["--text", "sku"], "another text"),
+    ],
+)
+def test_other_options_are_refused(run, stopped, tmp_path, change, what):
+    done = run(*stopped, *change, "--resume", code=2)
+    assert what in done.stderr and f"rm -r {tmp_path}/out.jsonl.partial" in done.stderr
+    run(*stopped, "--resume", "--threads", 1)  # which is not to be seen in the output
+
+
+def test_another_input_or_model_is_refused(run, model, stopped, tmp_path):
+    path = stopped[0]
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    content = path.read_text()
+    path.write_text(content.replace("red", "RED"))
+    os.utime(path, ns=times)
+    assert "another input" in run(*stopped, "--resume", code=2).stderr
+    path.write_text(content)
+    assert "another input" in run(*stopped, "--resume", code=2).stderr  # of another time
+    os.utime(path, ns=times)
+    library.train([*PAIRS, ("coat", ["coat"])], "centroid").save(tmp_path / "other")
+    arguments = ["predict", tmp_path / "other", *stopped, "--resume"]
+    assert "another model" in CliRunner().invoke(shortlist, [str(argument) for argument in arguments]).stderr
+    run(*stopped, "--resume")
+
+
+def test_what_is_in_the_way_is_left_alone(run, put, tmp_path):
+    source, out = put("in.jsonl", many(3)), put("out.jsonl", "old")
+    assert "--overwrite" in run(source, "--out", out, code=2).stderr
+    assert "--overwrite" in run(source, "--out", out, "--resume", code=2).stderr
+    put("other.jsonl.partial/thesis.txt", "old")
+    assert "no unfinished job" in run(source, "--out", tmp_path / "other.jsonl", "--resume", code=2).stderr
+    (tmp_path / "folder.jsonl").mkdir()
+    assert "is a folder" in run(source, "--out", tmp_path / "folder.jsonl", code=2).stderr
+    assert out.read_text() == "old"
+    run(source, "--out", out, "--overwrite")
+    assert len(rows_in(out)) == 3
+
+
+def test_a_link_stays_one(run, put, tmp_path):
+    target = put("elsewhere/out.jsonl", "old")
+    (tmp_path / "out.jsonl").symlink_to(target)
+    run(put("in.jsonl", many(3)), "--out", tmp_path / "out.jsonl", "--overwrite")
+    assert (tmp_path / "out.jsonl").is_symlink() and len(rows_in(target)) == 3
+
+
+def test_two_processes_do_not_write_the_same_output(put, tmp_path):
+    source, out = put("in.jsonl", many(3)), tmp_path / "out.jsonl"
+    with PartialOutput(out, JsonLines("line", True, True), {}), pytest.raises(DataError, match="another process"):
+        job(source, out, resume=True)
+
+
+def test_a_damaged_journal_is_an_error(run, stopped, tmp_path):
+    folder = tmp_path / "out.jsonl.partial"
+    (folder / "rows").write_bytes(b"")
+    assert "is damaged" in run(*stopped, "--resume", code=2).stderr
+    (folder / "journal.json").write_bytes(b"{")
+    assert "cannot be read" in run(*stopped, "--resume", code=2).stderr
+
+
+def test_a_full_disk_keeps_what_is_done(run, stopped, tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert "No space left" in run(*stopped, "--resume", code=2).stderr
+    run(*stopped, "--resume")
+    assert [row["id"] for row in rows_in(tmp_path / "out.jsonl")] == list(range(40))
+
+
+def test_the_identity_of_a_job_survives_json(model, put):
+    source = RowSource(put("in.jsonl", many(3)), None, RowOptions())
+    identity = identity_of(source, model, {"k": 5, "id": None})
+    assert identity == json.loads(json.dumps(identity))
+    assert {"input", "model", "release", "k", "id"} == set(identity)
+
+
+def test_extras_that_are_missing_are_named(run, put, tmp_path, monkeypatch):
+    source = put("in.jsonl", many(3))
+    for module, out, extra in (("pyarrow", "out.parquet", "parquet"), ("zstandard", "out.jsonl.zst", "zstd")):
+        monkeypatch.setitem(sys.modules, module, None)
+        assert f"shortlist[{extra}]" in run(source, "--out", tmp_path / out, code=2).stderr
+    put("in.parquet", "")
+    assert "shortlist[parquet]" in run(tmp_path / "in.parquet", code=2).stderr
+
+
+# Memory
+
+
+# Little is read ahead, so that little input shows whether what is held grows with it.
+PEAK_IN_KB_LAST = """
+import atexit, pathlib, re, sys
+from shortlist import files
+from shortlist.serving import bulk
+files.BLOCK, bulk.ROWS_AT_ONCE = 1 << 16, 1000
+status = pathlib.Path("/proc/self/status")
+atexit.register(lambda: sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]))
+from shortlist.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux for the peak")
+@pytest.mark.parametrize("piped", [True, False])
+def test_memory_does_not_grow_with_the_input(model, put, tmp_path, piped):
+    line = '{"sku": 1, "text": "red hat and a few more words, to be as long as titles are"}\n'
+    peaks = []
+    for n in (10_000, 100_000):
+        source = put(f"{n}.jsonl", line * n)
+        arguments = ["--from", "jsonl"] if piped else [str(source), "--out", str(tmp_path / f"{n}.out.jsonl")]
+        command = [sys.executable, "-c", PEAK_IN_KB_LAST, "predict", str(model), *arguments]
+        with source.open() as stdin:
+            done = subprocess.run(
+                command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True
+            )
+        peaks.append(int(done.stderr.splitlines()[-1]))
+    assert peaks[1] - peaks[0] < 6_000, peaks  # the text alone has 8,000 kB, the rows five times as much
