@@ -21,7 +21,8 @@ LEVELS = [
     ["encoders", "heads", "shortlisters"],
     ["training"],
     ["model"],
-    ["cli", "serving"],
+    ["serving"],
+    ["cli"],
     ["__main__"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "shortlist.cli.models",
     "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.models",
+    "serve": "shortlist.cli.serve",
     "recipes": "shortlist.cli.models",
     "completion": "shortlist.cli.completion",
 }
@@ -75,6 +76,7 @@ def shortlist() -> None:
     shortlist train parts/ --out model/          train a model
     shortlist evaluate model/ parts/             measure it on the test part
     shortlist predict model/ "red shoes"         use it
+    shortlist serve model/                       use it over HTTP, with a page
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
 

@@ -1,0 +1,1 @@
+"""A trained model at work: over HTTP, or on whole files."""

@@ -1,0 +1,406 @@
+"""The server's answers, asked in process: predictions, refusals, the card, probes, figures, the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+
+import msgspec
+import pytest
+
+import shortlist
+from serving import SECONDS, InProcess, save_model
+from shortlist.cli.serve import read_token
+from shortlist.errors import OptionError, ShortlistError
+from shortlist.serving import served_model
+from shortlist.serving.limits import Limits
+from shortlist.serving.served_model import Ask
+
+TOKEN = "a-long-secret"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("app") / "model")
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return shortlist.load(folder)
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    limits = Limits(max_body=20_000, max_texts=20, max_words=8)
+    server = InProcess(folder, limits=limits).ready()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def another(folder):
+    """Makes further servers, with options."""
+    made = []
+
+    def make(**options):
+        made.append(InProcess(folder, **options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def problem_of(answer, status):
+    """The detail of a refusal, which must be a whole problem document."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert set(document) == {"type", "title", "status", "detail"}
+    assert document["status"] == status and document["title"] and document["detail"]
+    return document["detail"]
+
+
+def test_one_text(server, model):
+    answer = server.predict(text="red shoes", k=3)
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    assert set(answer.json()) == {"predictions", "took_ms"}
+    expected = [{"label": p.label, "name": p.name, "score": p.score} for p in model.predict("red shoes", k=3)]
+    assert answer.json()["predictions"] == [expected]
+    assert len(expected) == 3 and answer.json()["took_ms"] > 0
+
+
+def test_many_texts_are_answered_as_the_library_would(server, model):
+    texts = ["red shoes", "", "nothing that is known", "blue hat", "grün 日本 ☃", "a\0b red"]
+    rows = server.predict(texts=texts, k=2, min_score=0.3).json()["predictions"]
+    expected = model.predict(texts, k=2, min_score=0.3)
+    assert [[(p["label"], p["score"]) for p in row] for row in rows] == [[p[:2] for p in row] for row in expected]
+    assert all(math.isfinite(p["score"]) for row in rows for p in row)
+    assert server.predict(texts=[]).json()["predictions"] == []
+
+
+def test_five_labels_unless_asked_for_more(server):
+    assert len(server.predict(text="red shoes").json()["predictions"][0]) == 5
+    assert len(server.predict(text="red shoes", k=2.0).json()["predictions"][0]) == 2
+    assert len(server.predict(text="red shoes", k=100).json()["predictions"][0]) > 5
+
+
+def test_explanations_point_into_the_text(server, model):
+    text = "ZÄH red, Shoes"
+    best = server.predict(text=text, explain=True).json()["predictions"][0][0]
+    words = {text[word["start"] : word["end"]]: word["moved"] for word in best["words"]}
+    assert set(words) == {"ZÄH", "red", "Shoes"}
+    wanted = model.predict(text, explain=True)[0]
+    assert [tuple(word.values()) for word in best["words"]] == [pytest.approx(tuple(word)) for word in wanted.words]
+    assert "words" not in server.predict(text=text).json()["predictions"][0][0]
+
+
+def test_effort_is_passed_on_and_has_a_default_and_a_limit(another):
+    server = another(effort=0.5).ready()
+    asked = []
+
+    class Noted:
+        def predict(self, texts, k, threads, *, min_score, explain, effort):
+            asked.append(effort)
+            return [[] for _ in texts]
+
+    server.app.served.current = Noted()
+    for effort in ({}, {"effort": 2}, {"effort": None}):
+        assert server.predict(text="red", **effort).status_code == 200
+    assert asked == [0.5, 2, 0.5]
+    for effort in (0, -1, 5, "much"):
+        assert "effort" in problem_of(server.predict(text="red", effort=effort), 422)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b'{"text": "a"} {', 400, "not JSON"),
+        (b'\xef\xbb\xbf{"text": "a"}', 400, "not JSON"),
+        (b'{"text": "\xff"}', 400, "UTF-8"),
+        (b'{"text": "\xed\xa0\x80"}', 400, "UTF-8"),
+        (b'{"text": "\\ud800"}', 400, "not JSON"),
+        (b'{"text": "a\0b"}', 400, "not JSON"),
+        (b'{"text": "a", "min_score": NaN}', 400, "not JSON"),
+        (b"[" * 10_000, 422, "object"),
+        (b'{"text": ' + b"[" * 10_000, 422, "text"),
+        (b'{"texts": ' + b'{"a":' * 3000, 422, "texts"),
+        (b'{"unknown": ' + b"[" * 10_000, 422, "unknown"),
+        (b"null", 422, "object"),
+        (b"{}", 422, "either"),
+        (b'{"text": "a", "texts": ["b"]}', 422, "either"),
+        (b'{"text": null}', 422, "text"),
+        (b'{"text": 5}', 422, "text"),
+        (b'{"texts": "a"}', 422, "texts"),
+        (b'{"texts": ["a", null]}', 422, "texts"),
+        (b'{"text": "a", "surprise": 1}', 422, "surprise"),
+        (b'{"text": "a", "k": 0}', 422, "k"),
+        (b'{"text": "a", "k": 101}', 422, "k"),
+        (b'{"text": "a", "k": 1e400}', 422, "k"),
+        (b'{"text": "a", "k": 99999999999999999999999999}', 422, "k"),
+        (b'{"text": "a", "k": 1.5}', 422, "k"),
+        (b'{"text": "a", "k": true}', 422, "k"),
+        (b'{"text": "a", "min_score": 1.01}', 422, "min_score"),
+        (b'{"text": "a", "min_score": -0.1}', 422, "min_score"),
+        (b'{"text": "a", "min_score": 1e999}', 422, "min_score"),
+        (b'{"text": "a", "explain": "yes"}', 422, "explain"),
+        (b'{"text": "1 2 3 4 5 6 7 8 9"}', 422, "text 0 has 9 words"),
+        (b'{"texts": ["a", "1 2 3 4 5 6 7 8 9"]}', 422, "text 1 has 9 words"),
+        (json.dumps({"text": "日" * 257}).encode(), 422, "257 characters"),
+        (json.dumps({"texts": ["a"] * 21}).encode(), 422, "21 texts"),
+        (json.dumps({"texts": ["a"] * 3, "explain": True}).encode(), 422, "with explanations"),
+        (b'{"text": "' + b"a" * 20_000 + b'"}', 413, "20,000 bytes"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_bad_requests_are_told_what_is_wrong(server, body, status, says):
+    assert says in problem_of(server.predict(body), status)
+    assert server.predict(text="red").status_code == 200
+
+
+def test_limits_are_reached_without_harm(server):
+    assert server.predict(texts=["1 2 3 4 5 6 7 8"] * 20).status_code == 200
+    assert server.predict(text="日" * 256).status_code == 200
+    assert server.predict(texts=["a", "b"], explain=True).status_code == 200
+
+
+def test_a_body_that_comes_in_pieces(server):
+    async def pieces(size, n):
+        yield b'{"text": "'
+        for _ in range(n):
+            yield b"a" * size
+        yield b'"}'
+
+    assert server.predict(pieces(20, 5)).status_code == 200
+    assert "20,000" in problem_of(server.predict(pieces(1000, 10_000)), 413)
+
+
+def test_other_kinds_of_bodies(server):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""):
+        answer = server.request("POST", "/v1/predict", content=b'{"text": "a"}', headers={"content-type": kind})
+        assert "application/json" in problem_of(answer, 415)
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    assert server.request("POST", "/v1/predict", content=b'{"text": "a"}', headers=headers).status_code == 200
+    headers["content-encoding"] = "gzip"
+    answer = server.request("POST", "/v1/predict", content=b'{"text": "a"}', headers=headers)
+    assert "compressed" in problem_of(answer, 415)
+
+
+def test_other_methods_and_paths(server):
+    for method, path, allowed in (("GET", "/v1/predict", "POST"), ("DELETE", "/healthz", "GET")):
+        answer = server.request(method, path)
+        problem_of(answer, 405)
+        assert answer.headers["allow"] == allowed
+    for path in ("/nothing", "/v1/predict/", "/v1", "/page/index.html", "/../pyproject.toml", "/app.py"):
+        assert "/docs" in problem_of(server.get(path), 404)
+
+
+def test_an_option_that_the_model_refuses_is_the_clients_fault(another):
+    server = another().ready()
+
+    class Choosy:
+        def predict(self, *arguments, **options):
+            raise OptionError("this model has no such thing; leave it out.")
+
+    server.app.served.current = Choosy()
+    assert "no such thing" in problem_of(server.predict(text="red"), 422)
+
+
+def test_a_bug_is_a_500_that_is_logged_and_tells_nothing(another):
+    server = another().ready()
+
+    class Broken:
+        def predict(self, *arguments, **options):
+            raise RuntimeError("inner workings")
+
+    server.app.served.current = Broken()
+    assert "inner workings" not in problem_of(server.predict(text="secret words"), 500)
+    assert "inner workings" in next(line["traceback"] for line in server.logged() if "traceback" in line)
+
+
+def test_too_many_at_a_time(another):
+    server = another(limits=Limits(max_concurrent=3, max_per_client=2, max_texts=2)).ready()
+    admission = server.app.admission
+    with admission.request("127.0.0.1"), admission.request("127.0.0.1"):
+        answer = server.predict(text="red")
+        assert "your address" in problem_of(answer, 429) and answer.headers["retry-after"] == "1"
+        with admission.request("elsewhere"):
+            answer = server.predict(text="red")
+            assert "3 requests are open" in problem_of(answer, 503) and answer.headers["retry-after"] == "1"
+        assert server.get("/healthz").status_code == 200
+    with admission.texts_of_request(3):
+        assert server.predict(text="red").status_code == 200
+        assert "texts wait" in problem_of(server.predict(texts=["red", "blue"]), 503)
+    assert server.predict(texts=["red", "blue"]).status_code == 200
+    assert (admission.requests, admission.texts) == (0, 0)
+
+
+def test_refused_requests_leave_nothing_behind(server):
+    for body in (b"", b"{}", b'{"text": "a", "k": 0}', b"x" * 30_000):
+        server.predict(body)
+    assert (server.app.admission.requests, server.app.admission.texts) == (0, 0)
+    assert not server.app.admission._of_client
+
+
+def test_limits_make_sense_or_are_refused():
+    with pytest.raises(OptionError, match="max_texts is 0"):
+        Limits(max_texts=0)
+
+
+def test_the_card(server, model):
+    answer = server.get("/v1/model")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    assert answer.json()["recipe"] == "centroid" and answer.json()["n_labels"] == len(model.label_names)
+
+
+def test_probes_while_it_runs(server):
+    assert server.get("/healthz").json() == {"status": "ok"}
+    assert server.get("/readyz").json() == {"status": "ready"}
+
+
+def test_probes_while_it_starts_and_stops(another, monkeypatch):
+    may_load = threading.Event()
+
+    def load_when_told(folder):
+        assert may_load.wait(SECONDS)
+        return shortlist.load(folder)
+
+    monkeypatch.setattr(served_model, "load", load_when_told)
+    server = another()
+    assert server.get("/healthz").status_code == 200
+    for answer in (server.get("/readyz"), server.get("/v1/model"), server.predict(text="red")):
+        problem_of(answer, 503)
+        assert answer.headers["retry-after"]
+    may_load.set()
+    server.ready()
+    assert server.get("/readyz").status_code == 200
+    server.app.draining = True
+    assert "stopping" in problem_of(server.get("/readyz"), 503)
+    assert server.get("/healthz").status_code == 200
+    assert server.predict(text="red").status_code == 200
+
+
+def test_a_model_that_cannot_be_loaded(tmp_path):
+    failed = []
+    server = InProcess(tmp_path / "none", on_failure=lambda: failed.append(True))
+    while not failed:
+        server.get("/healthz")
+    assert isinstance(server.app.failure, ShortlistError) and "no such model folder" in str(server.app.failure)
+    server.close()
+
+
+def test_figures(another):
+    server = another().ready()
+    server.predict(texts=["red", "blue"])
+    server.predict(text="")
+    server.predict(b"{")
+    server.get("/nothing/here")
+    answer = server.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    for line in (
+        'shortlist_requests_total{path="/v1/predict",status="200"} 2.0',
+        'shortlist_requests_total{path="/v1/predict",status="400"} 1.0',
+        'shortlist_requests_total{path="other",status="404"} 1.0',
+        "shortlist_texts_total 3.0",
+        "shortlist_predict_seconds_count 3.0",
+        "shortlist_batch_texts_count 2.0",
+        "shortlist_batch_texts_sum 3.0",
+        "shortlist_open_requests 0.0",
+        "shortlist_open_texts 0.0",
+        "shortlist_waiting_requests 0.0",
+        'shortlist_model_reloads_total{outcome="success"} 1.0',
+        'shortlist_model_reloads_total{outcome="failure"} 0.0',
+        f'shortlist_model_info{{recipe="centroid",version="{shortlist.__version__}"}} 1.0',
+        "shortlist_model_labels 6.0",
+    ):
+        assert line in lines, line
+
+
+def test_the_token_opens_the_api_and_nothing_else_needs_it(another):
+    server = another(token=TOKEN).ready()
+    for path in ("/v1/model", "/metrics"):
+        assert server.get(path, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+        assert server.get(path, headers={"authorization": f"bearer  {TOKEN}"}).status_code == 200
+        wrong = ("", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer", "Bearer \xe9\xff")
+        for given in wrong:
+            answer = server.get(path, headers={"authorization": given.encode("latin-1")})
+            assert "Authorization: Bearer" in problem_of(answer, 401)
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+    problem_of(server.predict(text="red"), 401)
+    problem_of(server.get("/v1/nothing"), 401)
+    for path in ("/", "/healthz", "/readyz", "/docs", "/openapi.json", "/style.css"):
+        assert server.get(path).status_code == 200
+    assert TOKEN not in str(server.logged())
+
+
+def test_where_the_token_comes_from(tmp_path, monkeypatch):
+    monkeypatch.delenv("SHORTLIST_TOKEN", raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv("SHORTLIST_TOKEN", "from-environment")
+    assert read_token(None) == "from-environment"
+    (tmp_path / "token").write_text("from-file\n")
+    assert read_token(str(tmp_path / "token")) == "from-file"
+    for bad in ("", "\n", "two words", "grün"):
+        (tmp_path / "token").write_text(bad)
+        with pytest.raises(OptionError, match="token is empty or"):
+            read_token(str(tmp_path / "token"))
+    with pytest.raises(ShortlistError, match="No such file"):
+        read_token(str(tmp_path / "nowhere"))
+
+
+def test_logs_are_lines_without_texts_unless_asked_for(another):
+    quiet, open_book = another(), another(log_texts=True)
+    for server in (quiet, open_book):
+        server.ready().predict(texts=["red secret", "blue"])
+        server.get("/v1/predict?text=secret")
+        server.predict(b'{"text": "secret"')
+        server.get("/healthz")
+    lines = [line for line in quiet.logged() if line["event"] == "request"]
+    assert "secret" not in str(lines)
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("POST", "/v1/predict", 200), ("GET", "/v1/predict", 405), ("POST", "/v1/predict", 400)]  # fmt: skip
+    assert lines[0]["n_texts"] == 2 and lines[0]["ms"] > 0 and lines[0]["time"].endswith("Z")
+    assert [line.get("texts") for line in open_book.logged() if line["event"] == "request"] == [
+        ["red secret", "blue"], None, None]  # fmt: skip
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(server):
+    answers = [server.get(path) for path in ("/", "/healthz", "/docs", "/nothing")]
+    for answer in [*answers, server.predict(text="red"), server.predict(b"{")]:
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+def test_the_page_is_kept_by_browsers_until_it_changes(server):
+    kinds = {"/": "text/html", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
+    for path, kind in kinds.items():
+        answer = server.get(path)
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith(kind)
+        tag = answer.headers["etag"]
+        assert answer.headers["cache-control"] == "no-cache"
+        for known in (tag, f'"other", W/{tag}', "*"):
+            again = server.get(path, headers={"if-none-match": known})
+            assert again.status_code == 304 and not again.content and again.headers["etag"] == tag
+        assert server.get(path, headers={"if-none-match": '"other"'}).status_code == 200
+
+
+def test_the_description_and_its_page(server):
+    description = server.get("/openapi.json").json()
+    assert set(description["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
+    page = server.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in description["paths"]:
+        assert path in page.text
+    assert "<script" not in page.text and "//cdn" not in page.text and "style=" not in page.text
+
+
+def test_asks_are_equal_when_they_can_go_together(model):
+    one, same, other = (Ask(model, None, k, 0.0, False, 1.0) for k in (5, 5, 6))
+    assert one == same and hash(one) == hash(same) and one != other
+    assert Ask(model, None, 5, 0.0, True, 1.0).weight > one.weight == 1
+    assert msgspec.structs.asdict(one)["k"] == 5
