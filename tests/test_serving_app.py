@@ -377,7 +377,7 @@ def test_every_answer_forbids_what_the_page_does_not_need(server):
 
 
 def test_the_page_is_kept_by_browsers_until_it_changes(server):
-    kinds = {"/": "text/html", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
+    kinds = {"/": "text/html", "/app.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
     for path, kind in kinds.items():
         answer = server.get(path)
         assert answer.status_code == 200 and answer.headers["content-type"].startswith(kind)
