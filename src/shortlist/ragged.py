@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+
+from shortlist.lazy import sparse
 
 
 @dataclass(frozen=True, eq=False)

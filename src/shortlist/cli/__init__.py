@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.models",
     "serve": "shortlist.cli.serve",
+    "card": "shortlist.cli.card",
     "recipes": "shortlist.cli.models",
     "completion": "shortlist.cli.completion",
 }

@@ -48,6 +48,7 @@ def option_value(text: str) -> Any:
 @click.option("--seed", type=int, help="Where chance begins; the same seed gives the same model.")
 @click.option("--ensemble", type=int, help="Train so many, seed after seed, that predict together (mean of scores).")
 @click.option("--parallel", type=int, help="How many of an ensemble to train at once; one by default.")
+@click.option("--bits", default=8, show_default=True, help="8, or 32: four times as large, and as it was learnt.")
 @click.option("--resume", is_flag=True, help="Go on with a training that was stopped or killed.")
 @reading_options
 def train(
@@ -60,6 +61,7 @@ def train(
     seed: int | None,
     ensemble: int | None,
     parallel: int | None,
+    bits: int,
     resume: bool,
     reading: dict[str, Any],
 ) -> None:
@@ -73,10 +75,12 @@ def train(
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     """
     from shortlist.model import train as train_model
+    from shortlist.model.base import check_bits
     from shortlist.model.folder import check_replaceable
     from shortlist.model.registry import options_of
 
     folder = Path(out)
+    check_bits(bits)
     check_replaceable(folder)  # before the work, not after it
     known = options_of(recipe)
     given = {"threads": threads, "device": device, "seed": seed, "ensemble": ensemble, "parallel": parallel}
@@ -89,7 +93,7 @@ def train(
     dataset = read_and_tell(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, **options)
-    model.save(out)
+    model.save(out, bits)
     if options.get("checkpoints") == str(checkpoints):
         # The model is safe now. Aside first: half a folder of checkpoints would look like a damaged one.
         aside = checkpoints.with_name(f".{checkpoints.name}.old")

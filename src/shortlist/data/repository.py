@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.jsonl import decoded
@@ -33,6 +32,7 @@ from shortlist.data.values import VALID_TEXT, BadRow, checked_label, checked_tex
 from shortlist.errors import DataError
 from shortlist.files import PACKED
 from shortlist.kernels.rows import first_in_row
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged, bounds_of
 
 PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
@@ -15,6 +14,7 @@ from shortlist.data.report import Report
 from shortlist.errors import DataError
 from shortlist.files import write_atomically
 from shortlist.kernels import sparse_text as kernel
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged, bounds_of
 
 MOST_DIGITS = 18

@@ -11,7 +11,6 @@ from typing import IO, Any
 
 import msgspec
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import format_of
@@ -19,6 +18,7 @@ from shortlist.data.sparse_text import write_sparse_text
 from shortlist.data.tables import LABEL_SEPARATOR, import_pyarrow
 from shortlist.errors import DataError, OptionError
 from shortlist.files import write_atomically
+from shortlist.lazy import sparse
 
 ROWS_PER_BATCH = 16_384
 FILE_FORMATS = ("jsonl", "csv", "tsv", "parquet")

@@ -10,6 +10,7 @@ import numpy as np
 
 from shortlist.errors import ModelError
 from shortlist.ragged import Ragged
+from shortlist.rows import Rows
 
 WIDTHS = (2, 4, 8)
 BLOCK = 64
@@ -28,10 +29,10 @@ class CNNRuntime:
     """Word ids to features (texts × `n_features`), from the arrays that `CNNEncoder.to_arrays` gave."""
 
     def __init__(self, arrays: dict[str, np.ndarray], max_words: int) -> None:
-        for name, axes in (("words", 2), ("taps", 2), ("biases", 1), ("hidden", 2), ("hidden_biases", 1)):
+        for name, axes in (("taps", 2), ("biases", 1), ("hidden", 2), ("hidden_biases", 1)):
             if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype != np.float32:
                 raise ModelError(f"the encoder has no array {name!r} of float32 with {axes} axes")
-        self._words, self._taps, self._biases = arrays["words"], arrays["taps"], arrays["biases"]
+        self._words, self._taps, self._biases = Rows.of_arrays(arrays, "words"), arrays["taps"], arrays["biases"]
         self._hidden, self._hidden_biases = arrays["hidden"], arrays["hidden_biases"]
         self.max_words = max_words
         self.n_words, dimensions = self._words.shape

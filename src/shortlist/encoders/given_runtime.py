@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.lazy import sparse
 
 
 class GivenRuntime:

@@ -15,6 +15,7 @@ import numpy as np
 from shortlist.errors import ModelError
 from shortlist.kernels.inception import join_taps
 from shortlist.ragged import Ragged, bounds_of
+from shortlist.rows import Rows
 
 WIDTHS = (4, 8, 16)
 LAST_WIDTH = 16
@@ -41,7 +42,7 @@ class InceptionRuntime:
     def __init__(self, arrays: dict[str, np.ndarray], max_words: int) -> None:
         _check(arrays, max_words)
         self.max_words = max_words
-        self._words, self._project = arrays["words"], arrays["project"]
+        self._words, self._project = Rows.of_arrays(arrays, "words"), arrays["project"]
         self._mixes = (arrays["word_mix"], arrays["dimension_mix"]) if "word_mix" in arrays else None
         self._branches = arrays["branch_weights"], arrays["branch_biases"]
         self._last = arrays["last_weights"], arrays["last_biases"]
@@ -137,7 +138,7 @@ def _check(arrays: dict[str, np.ndarray], max_words: int) -> None:
             raise _damaged(f"there is no array {name!r}")
         if arrays[name].shape != shape:
             raise _damaged(f"{name!r} is {arrays[name].shape} where {shape} would fit the other arrays")
-        if arrays[name].dtype != np.float32:
+        if arrays[name].dtype != np.float32 and name != "words":
             raise _damaged(f"{name!r} is {arrays[name].dtype} instead of float32")
     if dimensions < LAST_WIDTH * STRIDE or not channels:
         raise _damaged(f"there are {dimensions} dimensions and {channels} channels, too few for the convolutions")

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.errors import ModelError
+from shortlist.kernels.bags import sum_words
 from shortlist.ragged import Ragged
-from shortlist.text.bag import unit_rows
+from shortlist.rows import Rows
 
 
 class MLPRuntime:
     """Word ids to features (texts × `n_features`), from the arrays that `MLPEncoder.to_arrays` gave."""
 
     def __init__(self, arrays: dict[str, np.ndarray], max_words: int) -> None:
-        kinds = (("words", 2, np.float32), ("biases", 1, np.float32), ("idf", 1, np.float32), ("buckets", 1, np.int32))
+        kinds = (("biases", 1, np.float32), ("idf", 1, np.float32), ("buckets", 1, np.int32))
         for name, axes, kind in kinds:
             if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype != kind:
                 raise ModelError(f"the encoder has no array {name!r} of {kind.__name__} with {axes} axes")
-        self._rows, self._biases = arrays["words"], arrays["biases"]
+        self._rows, self._biases = Rows.of_arrays(arrays, "words"), arrays["biases"]
         self._idf, self._buckets, self.max_words = arrays["idf"], arrays["buckets"], max_words
         self.n_words, self.n_features = len(self._buckets), len(self._biases)
         if self._rows.shape[1] != self.n_features or len(self._idf) != self.n_words:
@@ -29,8 +29,15 @@ class MLPRuntime:
 
     def encode(self, word_ids: Ragged) -> np.ndarray:
         """The features of each text. Words after the first `max_words` do not count."""
-        places = np.arange(len(word_ids.values)) - np.repeat(word_ids.indptr[:-1], word_ids.counts)
-        words = word_ids.keep(places < self.max_words)
-        shape = (len(words), len(self._rows))
-        weights = sparse.csr_array((self._idf[words.values], self._buckets[words.values], words.indptr), shape=shape)
-        return np.maximum(unit_rows(weights) @ self._rows + self._biases, 0)
+        sums = np.empty((len(word_ids), self.n_features), np.float32)
+        sum_words(
+            word_ids.indptr,
+            word_ids.values,
+            self._buckets,
+            self._rows.values,
+            self._rows.scales,
+            self._idf,
+            self.max_words,
+            sums,
+        )
+        return np.maximum(sums + self._biases, 0)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.metrics import NOTHING, top_of_rows
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 
 LARGEST_ID = np.iinfo(np.int32).max

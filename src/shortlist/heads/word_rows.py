@@ -8,31 +8,66 @@ on the number of threads.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.errors import ModelError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.word_rows import learn_labels, score_candidates, texts_of_labels
+from shortlist.lazy import sparse
 from shortlist.progress import Progress
 from shortlist.ragged import Ragged, bounds_of
+from shortlist.rows import LARGEST
 
 # Weights nearer to zero are not kept: they are most of the weights and change next to nothing.
 LEAST_WEIGHT = 0.05
 # Words of texts that a block of labels sees: what is learnt is first put down with room for all of them.
 WORDS_PER_BLOCK = 30_000_000
+PAGE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class WordRows:
-    """Label l has the weights `weights[starts[l]:starts[l + 1]]` for `words[…]` (rising), and a bias."""
+    """For each label the weights of some words, in rising order, and a bias.
+
+    Words have numbers beyond 16 bits, and there are many weights: so a label's words stand page by page, 65,536
+    numbers a page, and only by their place on it. Those of label l on page p are from `starts[l * n_pages + p]` on.
+    Weights are float32, or int8 times the label's scale.
+    """
 
     starts: np.ndarray
     words: np.ndarray
     weights: np.ndarray
+    scales: np.ndarray
     biases: np.ndarray
+
+    @property
+    def n_pages(self) -> int:
+        return (len(self.starts) - 1) // max(len(self.biases), 1)
+
+    @staticmethod
+    def of_words(
+        bounds: np.ndarray, words: np.ndarray, weights: np.ndarray, biases: np.ndarray, n_words: int
+    ) -> WordRows:
+        """Label l has `weights[bounds[l]:bounds[l + 1]]` for `words[…]`, of n_words that there are."""
+        n_pages = max(1, -(-n_words // PAGE))
+        page_of = np.repeat(np.arange(len(biases)) * n_pages, np.diff(bounds)) + words // PAGE
+        starts = bounds_of(np.bincount(page_of, minlength=len(biases) * n_pages))
+        scales = np.ones(len(biases), np.float32)
+        return WordRows(starts, (words % PAGE).astype(np.uint16), weights, scales, biases)
+
+    def in_8_bits(self) -> WordRows:
+        """The same, with each weight rounded to one of 255 steps of its label."""
+        if self.weights.dtype == np.int8:
+            return self
+        label_starts = self.starts[:: self.n_pages]
+        largest = np.maximum.reduceat(
+            np.append(np.abs(self.weights), 0), np.minimum(label_starts[:-1], len(self.weights))
+        )
+        scales = np.where(np.diff(label_starts) > 0, largest / LARGEST, 0).astype(np.float32)
+        steps = self.weights / np.repeat(np.where(scales > 0, scales, 1), np.diff(label_starts))
+        return replace(self, weights=np.rint(steps).astype(np.int8), scales=scales)
 
     @staticmethod
     def learn(
@@ -87,20 +122,24 @@ class WordRows:
                 progress.advance(end - begin)
                 begin = end
         counts, words, all_weights, all_biases = (np.concatenate(parts) for parts in zip(*learnt, strict=True))
-        return WordRows(bounds_of(counts), words, all_weights, all_biases)
+        return WordRows.of_words(bounds_of(counts), words, all_weights, all_biases, features.shape[1])
 
-    def scores(self, features: sparse.csr_array, candidates: np.ndarray, threads: int | None = None) -> np.ndarray:
-        """The score of each candidate (texts × K); −∞ where there is none."""
-        features = sorted_rows(features)
+    def scores(self, features: Ragged, candidates: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The score of each candidate (texts × K); −∞ where there is none.
+
+        `features` are the words of each text, rising, and their weights.
+        """
         scores = np.empty(candidates.shape, np.float32)
         with use_threads(threads):
             score_candidates(
-                features.indptr.astype(np.int64),
-                features.indices.astype(np.int32),
-                features.data,
+                features.indptr,
+                features.values,
+                features.weights,
                 self.starts,
+                self.n_pages,
                 self.words,
                 self.weights,
+                self.scales,
                 self.biases,
                 np.ascontiguousarray(candidates, np.int32),
                 scores,
@@ -113,18 +152,19 @@ class WordRows:
     @staticmethod
     def from_arrays(arrays: dict[str, np.ndarray], n_labels: int, n_words: int) -> WordRows:
         """What `to_arrays` gave, looked at before a compiled loop follows it blindly."""
-        kinds = {"starts": np.int64, "words": np.int32, "weights": np.float32, "biases": np.float32}
+        kinds = {"starts": np.int64, "words": np.uint16, "scales": np.float32, "biases": np.float32}
         for name, kind in kinds.items():
             if name not in arrays or arrays[name].dtype != kind or arrays[name].ndim != 1:
                 raise ModelError(f"the word rows have no array {name!r} of {np.dtype(kind).name}")
-        rows = WordRows(**{name: arrays[name] for name in kinds})
-        n_weights = len(rows.words)
-        if len(rows.starts) != n_labels + 1 or len(rows.biases) != n_labels or len(rows.weights) != n_weights:
-            raise ModelError(f"the word rows are not those of {n_labels:,} labels")
-        if rows.starts[0] != 0 or rows.starts[-1] != n_weights or np.any(np.diff(rows.starts) < 0):
+        weights = arrays.get("weights", np.zeros(0))
+        if weights.dtype not in (np.float32, np.int8) or weights.shape != arrays["words"].shape:
+            raise ModelError("the word rows do not have one weight, float32 or int8, for each word")
+        rows = WordRows(weights=weights, **{name: arrays[name] for name in kinds})
+        n_pages = max(1, -(-n_words // PAGE))
+        if len(rows.starts) != n_labels * n_pages + 1 or not n_labels == len(rows.biases) == len(rows.scales):
+            raise ModelError(f"the word rows are not those of {n_labels:,} labels and {n_words:,} words")
+        if rows.starts[0] != 0 or rows.starts[-1] != len(weights) or np.any(np.diff(rows.starts) < 0):
             raise ModelError("the word rows do not follow upon each other")
-        if n_weights and not 0 <= rows.words.min() <= rows.words.max() < n_words:
-            raise ModelError(f"the word rows name words beyond the {n_words:,} there are")
         return rows
 
 

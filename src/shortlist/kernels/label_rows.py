@@ -77,10 +77,10 @@ def even_shares(wanted, bounds, starts, n_shares):
 
 @njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
 def dot(a, b):
-    """The sum of products."""
+    """The sum of products; `a` may be in 8 bits."""
     total = np.float32(0)
     for i in range(len(a)):
-        total += a[i] * b[i]
+        total += np.float32(a[i]) * b[i]
     return total
 
 

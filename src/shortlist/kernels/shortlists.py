@@ -10,6 +10,7 @@ from numba import njit, prange
 from shortlist.kernels.label_rows import FAST, dot
 from shortlist.kernels.top_labels import insert_best
 
+ROWS_AT_ONCE = 256
 DIGIT = 11  # bits; three digits make a float32
 
 
@@ -32,26 +33,32 @@ def _kth_largest(keys, k, counts):
     return prefix
 
 
+@njit(cache=True, nogil=True)
+def top_of(scores, k, chosen):
+    """The places of the k largest scores, in rising order; of equals the first. `chosen` takes them."""
+    # Bits of floats order as whole numbers do, once those of the negative are turned round.
+    bits = scores.view(np.uint32)
+    keys = np.empty(len(bits), np.uint32)
+    for column in range(len(bits)):
+        negative = bits[column] >> np.uint32(31)
+        keys[column] = bits[column] ^ (np.uint32(0xFFFFFFFF) if negative else np.uint32(0x80000000))
+    least = _kth_largest(keys, k, np.empty(1 << DIGIT, np.int64))
+    equals = k
+    for key in keys:
+        equals -= key > least
+    filled = 0
+    for column in range(len(keys)):
+        if keys[column] > least or (keys[column] == least and equals > 0):
+            equals -= keys[column] == least
+            chosen[filled] = column
+            filled += 1
+
+
 @njit(cache=True, nogil=True, parallel=True)
 def top_columns(scores, k, chosen):
     """For each row, the columns of the k largest scores, in rising order; of equals the first. `chosen` takes them."""
     for row in prange(len(scores)):
-        # Bits of floats order as whole numbers do, once those of the negative are turned round.
-        bits = scores[row].view(np.uint32)
-        keys = np.empty(len(bits), np.uint32)
-        for column in range(len(bits)):
-            negative = bits[column] >> np.uint32(31)
-            keys[column] = bits[column] ^ (np.uint32(0xFFFFFFFF) if negative else np.uint32(0x80000000))
-        least = _kth_largest(keys, k, np.empty(1 << DIGIT, np.int64))
-        equals = k
-        for key in keys:
-            equals -= key > least
-        filled = 0
-        for column in range(len(keys)):
-            if keys[column] > least or (keys[column] == least and equals > 0):
-                equals -= keys[column] == least
-                chosen[row, filled] = column
-                filled += 1
+        top_of(scores[row], k, chosen[row])
 
 
 @njit(cache=True, nogil=True)
@@ -80,7 +87,7 @@ def _log_sigmoid(z):
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
-def best_of_clusters(weights, biases, starts, features, clusters, cluster_logits, multiplied, ids, scores):
+def best_of_clusters(weights, scales, biases, starts, features, clusters, cluster_logits, multiplied, ids, scores):
     """For each sample the best rows of its clusters and their logits; -1 where there are fewer.
 
     If `multiplied`, what ranks is the product of the row's probability and its cluster's, as a logarithm.
@@ -92,7 +99,7 @@ def best_of_clusters(weights, biases, starts, features, clusters, cluster_logits
             if cluster < 0:
                 continue
             for row in range(starts[cluster], starts[cluster + 1]):
-                score = biases[row] + dot(weights[row], features[sample])
+                score = biases[row] + scales[row] * dot(weights[row], features[sample])
                 if multiplied:
                     score = np.float32(_log_sigmoid(score) + _log_sigmoid(cluster_logits[sample, cluster]))
                 filled = insert_best(row, score, ids[sample], scores[sample], filled)
@@ -127,12 +134,54 @@ def join_shortlists(shortlists, rows, others, indptr, positives, joined):
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
-def score_rows(weights, biases, features, candidates, logits):
+def score_rows(weights, scales, biases, features, candidates, logits):
     """The logits of each sample's candidates; −∞ for those that are -1."""
     for sample in prange(len(features)):
         for i in range(candidates.shape[1]):
             row = candidates[sample, i]
-            logits[sample, i] = biases[row] + dot(weights[row], features[sample]) if row >= 0 else -np.inf
+            if row >= 0:
+                logits[sample, i] = biases[row] + scales[row] * dot(weights[row], features[sample])
+            else:
+                logits[sample, i] = -np.inf
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
+def score_all_rows(weights, scales, biases, features, logits):
+    """The logits of all rows for each of a few samples."""
+    for block in prange((len(weights) + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE):
+        for row in range(block * ROWS_AT_ONCE, min((block + 1) * ROWS_AT_ONCE, len(weights))):
+            for sample in range(len(features)):
+                logits[sample, row] = biases[row] + scales[row] * dot(weights[row], features[sample])
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
+def search_cells(queries, cells, starts, values, scales, n_cells, places, cosines):
+    """Of the vectors in the nearest cells of each query, the places of the best and their products, best first.
+
+    -1 where there are fewer.
+    """
+    for query in prange(len(queries)):
+        of_cells = np.empty(len(cells), np.float32)
+        for cell in range(len(cells)):
+            of_cells[cell] = dot(cells[cell], queries[query])
+        nearest = np.empty(n_cells, np.int32)
+        top_of(of_cells, n_cells, nearest)
+        n = 0
+        for cell in nearest:
+            n += starts[cell + 1] - starts[cell]
+        found, products = np.empty(n, np.int32), np.empty(n, np.float32)
+        n = 0
+        for cell in nearest:
+            for place in range(starts[cell], starts[cell + 1]):
+                found[n], products[n] = place, scales[place] * dot(values[place], queries[query])
+                n += 1
+        k = min(n, places.shape[1])
+        chosen = np.empty(k, np.int32)
+        if k:
+            top_of(products, k, chosen)
+        order = np.argsort(-products[chosen], kind="mergesort")
+        places[query, :k], cosines[query, :k] = found[chosen[order]], products[chosen[order]]
+        places[query, k:], cosines[query, k:] = -1, -np.inf
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -185,3 +234,15 @@ def merge_neighbours(
             ids[query, filled:] = -1
             similarities[query, filled:] = 0
             votes[query, filled:] = 0
+
+
+@njit(cache=True, nogil=True)
+def best_of_candidates(ids, odds, best, best_odds):
+    """The candidates of each text with the largest odds, the largest first; of equals the one that stands first."""
+    k = best.shape[1]
+    chosen = np.empty(k, np.int32)
+    for text in range(len(ids)):
+        if k:
+            top_of(odds[text], k, chosen)
+        order = chosen[np.argsort(-odds[text][chosen], kind="mergesort")]
+        best[text], best_odds[text] = ids[text][order], odds[text][order]

@@ -2,23 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any, ClassVar
 
 import numba
 
 from shortlist.errors import OptionError
 
 
-@contextmanager
-def use_threads(threads: int | None) -> Iterator[int]:
+class use_threads:
     """Run the block with this many kernel threads (None: as many as there are)."""
-    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    if threads is not None and threads < 1:
-        raise OptionError(f"threads must be at least 1, not {threads}")
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads or most, most))
-    try:
-        yield numba.get_num_threads()
-    finally:
-        numba.set_num_threads(before)
+
+    def __init__(self, threads: int | None) -> None:
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise OptionError(f"threads is {threads!r}; expected how many cores to use, or None for all")
+        if threads is not None and threads < 1:
+            raise OptionError(f"threads must be at least 1, not {threads}")
+        most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+        self._wanted = min(threads or most, most)
+
+    def __enter__(self) -> int:
+        self._before = numba.get_num_threads()
+        if self._before != self._wanted:  # setting them takes longer than some kernels
+            numba.set_num_threads(self._wanted)
+        return self._wanted
+
+    def __exit__(self, *_: object) -> None:
+        if self._before != self._wanted:
+            numba.set_num_threads(self._before)
+
+
+class use_cores:
+    """As `use_threads`, for the products of matrices, too, that numpy leaves to a library with threads of its own."""
+
+    _lock = Lock()
+    _inside = 0
+    _before: ClassVar[list[int]] = []
+
+    def __init__(self, threads: int | None) -> None:
+        self._threads = threads
+        self._of_kernels = use_threads(threads)
+
+    def __enter__(self) -> int:
+        if self._threads is not None:
+            with self._lock:
+                # The library has one number for the whole process: the first to come in puts it down, the last to
+                # leave puts it back.
+                libraries = _matrix_libraries()
+                if not use_cores._inside:
+                    use_cores._before = [library.num_threads for library in libraries]
+                use_cores._inside += 1
+                for library in libraries:
+                    library.set_num_threads(min(self._threads, library.num_threads))
+        return self._of_kernels.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._of_kernels.__exit__(*error)
+        if self._threads is not None:
+            with self._lock:
+                use_cores._inside -= 1
+                if not use_cores._inside:
+                    for library, threads in zip(_matrix_libraries(), use_cores._before, strict=True):
+                        library.set_num_threads(threads)
+
+
+@cache
+def _matrix_libraries() -> list[Any]:
+    from threadpoolctl import ThreadpoolController
+
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]

@@ -146,8 +146,11 @@ def learn_labels(
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def score_candidates(indptr, words, values, starts, label_words, weights, biases, candidates, scores):
-    """Scores of each text's candidates (-1: none, scored −∞); words of texts and of labels stand in rising order."""
+def score_candidates(indptr, words, values, starts, n_pages, label_words, weights, scales, biases, candidates, scores):
+    """Scores of each text's candidates (-1: none, scored −∞); words of texts and of labels stand in rising order.
+
+    The words of a label stand page by page, 65,536 numbers a page, by their place on it.
+    """
     for text in prange(len(candidates)):
         begin, end = indptr[text], indptr[text + 1]
         for i in range(candidates.shape[1]):
@@ -155,18 +158,19 @@ def score_candidates(indptr, words, values, starts, label_words, weights, biases
             if label < 0:
                 scores[text, i] = -np.inf
                 continue
-            score = biases[label]
-            low, last = starts[label], starts[label + 1]
+            score = np.float32(0)
+            page, low, last = -1, 0, 0
             for p in range(begin, end):
-                high = last
+                if words[p] >> 16 != page:
+                    page = words[p] >> 16
+                    low, last = starts[label * n_pages + page], starts[label * n_pages + page + 1]
+                word, high = words[p] & 0xFFFF, last
                 while low < high:
                     middle = (low + high) >> 1
-                    if label_words[middle] < words[p]:
+                    if label_words[middle] < word:
                         low = middle + 1
                     else:
                         high = middle
-                if low == last:
-                    break
-                if label_words[low] == words[p]:
-                    score += weights[low] * values[p]
-            scores[text, i] = score
+                if low < last and label_words[low] == word:
+                    score += np.float32(weights[low]) * values[p]
+            scores[text, i] = biases[label] + scales[label] * score

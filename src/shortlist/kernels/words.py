@@ -13,6 +13,8 @@ SPACE, WORD, ALONE, NOTHING, MARK = range(5)
 
 STEM_START, STEM_END = 60, 62  # "<" and ">" around a word before its parts are taken
 
+TAB, NEWLINE, ZERO, NINE = 9, 10, 48, 57
+
 
 @njit(cache=True, nogil=True)
 def ascii_rows(buffer, offsets):
@@ -178,3 +180,40 @@ def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
         while first < size and stem[first] & 0xC0 == 0x80:
             first += 1
     return filled
+
+
+@njit(cache=True, nogil=True)
+def read_counts(data, words, ends, counts):
+    """Take lines of a word, a tab and its count apart; an empty line parts the words from what follows.
+
+    Gives how many words there are before the empty line (-1 if there is none), how many lines of words in all, and
+    the number of the first line, from 1, that is something else (0 for none).
+    """
+    count, filled, before, line = 0, 0, -1, 0
+    start = 0
+    while start < len(data):
+        line += 1
+        end = start
+        while end < len(data) and data[end] != NEWLINE:
+            end += 1
+        if end == start:
+            if before >= 0:
+                return before, count, line
+            before = count
+            start = end + 1
+            continue
+        digit = end
+        while digit > start and ZERO <= data[digit - 1] <= NINE:
+            digit -= 1
+        if digit == end or digit == start or data[digit - 1] != TAB or end - digit > 18:
+            return before, count, line
+        number = 0
+        for i in range(digit, end):
+            number = 10 * number + (data[i] - ZERO)
+        for i in range(start, digit - 1):
+            words[filled] = data[i]
+            filled += 1
+        ends[count], counts[count] = filled, number
+        count += 1
+        start = end + 1
+    return before, count, 0

@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import centroids as kernels
 from shortlist.kernels.threads import use_threads
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 
 TASKS_PER_THREAD = 8

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.lazy import sparse
 
 DEFAULT_CLUSTER_SIZE = 8
 

@@ -7,17 +7,20 @@ from typing import Any
 
 import numba
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.top_labels import top_labels
 from shortlist.labels.centroids import label_centroids
+from shortlist.lazy import sparse
 from shortlist.model.base import Model, as_texts, need_pairs
+from shortlist.model.calibration import FEWEST_PAIRS
+from shortlist.model.finish import PLACES, calibrate
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
+from shortlist.training.validation import cut_validation
 
 ARRAYS, VOCABULARY = "arrays.safetensors", "vocabulary.txt"
 
@@ -60,11 +63,14 @@ class PopularModel(Model):
         shares = (dataset.label_frequencies / len(dataset)).astype(np.float32)
         return PopularModel(shares, label_names=dataset.label_names, display_names=dataset.display_names, options={})
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
         n_texts = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
         best = self._by_share[:k]
         best = best[self.shares[best] > 0]
         return np.tile(best, (n_texts, 1)), np.tile(self.shares[best], (n_texts, 1))
+
+    def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        return self.shares[ids]
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         writer.arrays(ARRAYS, {"shares": self.shares})
@@ -79,7 +85,9 @@ class PopularModel(Model):
 
 
 class CentroidModel(Model):
-    """The labels whose average training text points in the direction of the text; the score is the cosine.
+    """The labels whose average training text points in the direction of the text.
+
+    They are ranked by the cosine; the score is what that turned out to mean.
 
     A text is its tf-idf weighted bag of words, or its row of the feature matrix where the data set has one.
     """
@@ -96,7 +104,19 @@ class CentroidModel(Model):
 
     @staticmethod
     def train(dataset: Dataset, options: CentroidOptions) -> CentroidModel:
-        """Average the texts of each label."""
+        """Average the texts of each label. What scores mean is learnt on a part held out from another such model."""
+        model = CentroidModel._average(dataset, options)
+        share = min(0.05, 5000 / len(dataset))
+        train, held_out = cut_validation(dataset.labels, dataset.n_labels, share, seed=0)
+        if len(held_out) * PLACES >= FEWEST_PAIRS:
+            rest = dataset.take(held_out)
+            inputs = rest.texts if rest.features is None else rest.features
+            before = CentroidModel._average(dataset.take(train), options)
+            calibrate(model, *before._rank(inputs, PLACES, options.threads, 1.0), rest.labels)
+        return model
+
+    @staticmethod
+    def _average(dataset: Dataset, options: CentroidOptions) -> CentroidModel:
         min_count, stop_words, most = options.min_count, options.stop_words, options.max_words_per_label
         for name, value in (("min_count", min_count), ("max_words_per_label", most)):
             if value < 1:
@@ -120,10 +140,10 @@ class CentroidModel(Model):
         common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": kept}
         return CentroidModel(centroids, vocabulary, tf_idf, **common)
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
         features = self._features(inputs)
         words = self._labels_of_word
-        k = min(k, max(len(self.label_names), 1))
+        k = min(k, max(self.n_labels, 1))
         ids = np.empty((features.shape[0], k), np.int32)
         scores = np.empty((features.shape[0], k), np.float32)
         with use_threads(threads):
@@ -136,12 +156,20 @@ class CentroidModel(Model):
                 words.indptr.astype(np.int64),
                 words.indices.astype(np.int32),
                 words.data.astype(np.float32),
-                len(self.label_names),
+                self.n_labels,
                 n_chunks,
                 ids,
                 scores,
             )
         return ids, scores
+
+    def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        all_scores = (self._features(inputs) @ self._labels_of_word).toarray()
+        return np.take_along_axis(all_scores, ids, axis=1)
+
+    @property
+    def _tokenizer(self) -> Tokenizer | None:
+        return None if self.vocabulary is None else self.vocabulary.tokenizer
 
     def _features(self, inputs: Any) -> sparse.csr_array:
         if self.vocabulary is not None and self.tf_idf is not None:

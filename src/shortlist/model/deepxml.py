@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
 
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
+from shortlist.model.best import best_of
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.inception import part_of
 from shortlist.model.options import TextOptions
-from shortlist.model.reranker import Reranker
 from shortlist.model.text_model import ARRAYS, TextModel
+from shortlist.odds import expit
 from shortlist.ragged import Ragged
+from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.merged import MergedShortlister
 from shortlist.shortlisters.neighbours import NeighbourIndex
-from shortlist.text import Vocabulary
 
-CENTRES, TEXTS = "centres.safetensors", "texts.safetensors"
+TEXTS = "texts.safetensors"
 
 # Votes of neighbouring texts below this count as none.
 LEAST_VOTES = 0.01
@@ -92,19 +92,27 @@ class Pipeline:
         self.n_candidates = n_candidates
         self.blend = Blend()
 
-    def parts(self, inputs: Any, threads: int | None = None) -> tuple[np.ndarray, ...]:
+    def parts(self, inputs: Any, n_cells: int, threads: int | None = None) -> tuple[np.ndarray, ...]:
         """Candidates of each text, and what speaks for each: logits, cosines, votes."""
         features = self.encoder.encode(inputs)
-        ids, cosines, votes = self.shortlister.shortlist(features, self.n_candidates, threads)
+        ids, cosines, votes = self.shortlister.shortlist(features, self.n_candidates, n_cells, threads)
         return ids, self.head.logits_of(features, ids, threads), cosines, votes
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def rank(self, inputs: Any, k: int, n_cells: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The k best labels of each text and their probabilities."""
-        ids, *scores = self.parts(inputs, threads)
-        odds = self.blend.odds(*scores)
-        k = min(k, ids.shape[1])
-        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(ids, order, axis=1), expit(np.take_along_axis(odds, order, axis=1))
+        ids, *scores = self.parts(inputs, n_cells, threads)
+        return best_of(ids, self.blend.odds(*scores), k)
+
+    def scores(self, inputs: Any, ids: np.ndarray, n_cells: int, threads: int | None = None) -> np.ndarray:
+        """The probabilities of these labels (texts × K)."""
+        features = self.encoder.encode(inputs)
+        similarities = self.shortlister.similarities(features, ids, self.n_candidates, n_cells, threads)
+        return expit(self.blend.odds(self.head.logits_of(features, ids, threads), *similarities))
+
+    @property
+    def most_cells(self) -> int:
+        """More cells than these need not be searched: half of them have practically all neighbours."""
+        return max(1, len(self.shortlister.centres.cells) // 2)
 
 
 class DeepXMLModel(TextModel):
@@ -118,16 +126,8 @@ class DeepXMLModel(TextModel):
     Runtime: ClassVar[Any]
     takes_features: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        arrays: dict[str, np.ndarray],
-        vocabulary: Vocabulary,
-        records: list[dict[str, Any]],
-        reranker: Reranker | None = None,
-        **common: Any,
-    ) -> None:
-        super().__init__(vocabulary, records, reranker, **common)
+    def __init__(self, pipeline: Pipeline, arrays: dict[str, np.ndarray], **of_texts: Any) -> None:
+        super().__init__(**of_texts)
         self.pipeline, self._arrays = pipeline, arrays
 
     @classmethod
@@ -137,21 +137,30 @@ class DeepXMLModel(TextModel):
 
         return train_deepxml(cls, dataset, options)
 
-    def _first_rank(self, word_ids: Ragged, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
-        return self.pipeline.rank(word_ids, k, threads)
+    @property
+    def most_searched(self) -> int:
+        return self.pipeline.most_cells
+
+    def _first_rank(
+        self, word_ids: Ragged, k: int, searched: int, threads: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.pipeline.rank(word_ids, k, searched, threads)
+
+    def _first_scores(self, word_ids: Ragged, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        return self.pipeline.scores(word_ids, ids, self.searched, threads)
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         shortlister = self.pipeline.shortlister
         writer.arrays(
             ARRAYS,
             self._arrays
+            | {f"centres.{name}": array for name, array in shortlister.centres.to_arrays().items()}
             | {
                 "owner": shortlister.owner,
                 "text_labels.indptr": shortlister.text_labels.indptr,
                 "text_labels.values": shortlister.text_labels.values,
             },
         )
-        shortlister.centres.save(writer.path(CENTRES))
         if shortlister.texts is not None:
             shortlister.texts.save(writer.path(TEXTS))
         return self._write_words(writer) | {"blend": vars(self.pipeline.blend)}
@@ -161,18 +170,17 @@ class DeepXMLModel(TextModel):
         arrays = reader.arrays(ARRAYS, "extreme.weights", "extreme.biases", "owner", "text_labels.values")
         n_labels, options = len(common["label_names"]), common["options"]
         try:
-            vocabulary, records, reranker = cls._read_words(reader, n_labels)
+            of_texts = cls._read_words(reader, n_labels)
             encoder = cls.Runtime(part_of(arrays, "encoder"), options["max_words"])
-            if encoder.n_words != len(vocabulary):
-                raise ModelError(
-                    f"the vocabulary has {len(vocabulary):,} words, and there are {encoder.n_words:,} vectors"
-                )
+            n_words = len(of_texts["vocabulary"])
+            if encoder.n_words != n_words:
+                raise ModelError(f"the vocabulary has {n_words:,} words, and there are {encoder.n_words:,} vectors")
             texts = NeighbourIndex.load(reader.path(TEXTS), verify=False) if reader.has(TEXTS) else None
             shortlister = MergedShortlister(
-                NeighbourIndex.load(reader.path(CENTRES), verify=False),
-                arrays.pop("owner"),
+                CellIndex.from_arrays(part_of(arrays, "centres")),
+                arrays["owner"],
                 texts,
-                Ragged(arrays.pop("text_labels.indptr"), arrays.pop("text_labels.values")),
+                Ragged(arrays["text_labels.indptr"], arrays["text_labels.values"]),
                 options["neighbours"],
                 options["share"],
                 n_labels,
@@ -181,7 +189,8 @@ class DeepXMLModel(TextModel):
             head = HeadRuntime(part_of(arrays, "extreme"), n_labels, encoder.n_features)
             pipeline = Pipeline(encoder, shortlister, head, options["shortlist"])
             pipeline.blend = Blend(**reader.config.extra["blend"])
-            return cls(pipeline, arrays, vocabulary, records, reranker, **common)
+            own = {name: array for name, array in arrays.items() if name.startswith(("encoder.", "extreme."))}
+            return cls(pipeline, own, **of_texts, **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 

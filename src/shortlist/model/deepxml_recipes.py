@@ -85,9 +85,20 @@ class SliceModel(DeepXMLModel):
     Runtime = staticmethod(fixed_runtime)
     takes_features = True
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+        if not self._takes(inputs):
+            return super()._rank(inputs, k, threads, effort)
+        return self.pipeline.rank(inputs, k, self._searched_with(effort), threads)
+
+    def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        if not self._takes(inputs):
+            return super()._scores(inputs, ids, threads)
+        return self.pipeline.scores(inputs, ids, self.searched, threads)
+
+    def _takes(self, inputs: Any) -> bool:
+        """Whether these are features for a model that was trained on features."""
         if not isinstance(self.pipeline.encoder, GivenRuntime):
-            return super().rank(inputs, k, threads)
+            return False
         if not hasattr(inputs, "shape"):
             raise OptionError("this model was trained on features; give it a matrix, one row a text")
-        return self.pipeline.rank(inputs, k, threads)
+        return True

@@ -10,7 +10,6 @@ Then the words of each label learn from the mistakes of all that.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,14 +22,17 @@ from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model.base import need_pairs
+from shortlist.model.calibration import fit_odds
 from shortlist.model.deepxml import Blend, DeepXMLModel, DeepXMLOptions, Pipeline, log_votes
+from shortlist.model.finish import finish
 from shortlist.model.inception import part_of
 from shortlist.model.new_encoders import ENCODERS, SIZES
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import MEASURED, Prepared, need_texts, show_settings
-from shortlist.model.reranker import fit_odds, right_pairs
+from shortlist.model.reranker import right_pairs
 from shortlist.progress import Progress
 from shortlist.ragged import Ragged
+from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import label_centres
 from shortlist.shortlisters.merged import MergedShortlister
 from shortlist.shortlisters.neighbours import NeighbourIndex
@@ -44,7 +46,6 @@ log = logging.getLogger("shortlist")
 
 SURROGATES, SAMPLINGS = ("clusters", "hashed", "frequent", "none"), ("neighbours", "slice", "uniform", "frequent")
 TEXTS_PER_BLOCK = 4096
-EXACT_IN_TRAINING = 500_000
 PHASES = ("surrogate", "extreme")
 
 LABELS_PER_CLUSTER, FEW_CLUSTERS, MOST_CLUSTERS = 8, 8192, 65536
@@ -80,12 +81,20 @@ def train_deepxml(model_class: type[AnyDeepXML], dataset: Dataset, options: Deep
         pipeline.blend = _blend(pipeline, prepared)
         log.info("weights: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(pipeline.blend).items()))
     mistakes = None if shortlists.similarities is None else _best_of_shortlists(pipeline, features, shortlists, options)
-    reranker = prepared.reranker(lambda word_ids, k: pipeline.rank(word_ids, k, options.threads), mistakes)
+    reranker = prepared.reranker(lambda ids, k: pipeline.rank(ids, k, pipeline.most_cells, options.threads), mistakes)
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     kept = {name: array for name, array in arrays.items() if name.startswith("encoder.")} | rows
-    return model_class(
-        pipeline, kept, prepared.vocabulary, records + more_records, reranker, options=options.kept(), **common
+    model = model_class(
+        pipeline,
+        kept,
+        vocabulary=prepared.vocabulary,
+        records=records + more_records,
+        reranker=reranker,
+        options=options.kept(),
+        **common,
     )
+    finish(model, prepared)
+    return model
 
 
 def chosen(options: DeepXMLOptions, n_texts: int, n_labels: int) -> DeepXMLOptions:
@@ -230,7 +239,7 @@ def _shortlister(features: np.ndarray, prepared: Prepared, options: DeepXMLOptio
         )
     labels = prepared.labels.take(voters)
     return MergedShortlister(
-        NeighbourIndex.build(centres, seed=options.seed, threads=options.threads),
+        CellIndex.build(centres, options.seed),
         owner,
         texts,
         Ragged(labels.indptr, labels.values.astype(np.int32)),
@@ -238,6 +247,11 @@ def _shortlister(features: np.ndarray, prepared: Prepared, options: DeepXMLOptio
         options.share,
         prepared.n_labels,
     )
+
+
+def cells_in_training(shortlister: MergedShortlister) -> int:
+    """An eighth of the cells has nearly all neighbours, of which none is missed here."""
+    return max(1, len(shortlister.centres.cells) // 8)
 
 
 def few_of_each(labels: Ragged, n_labels: int, most: int, seed: int) -> np.ndarray:
@@ -272,7 +286,8 @@ def _learn_rows(
     torch.manual_seed(options.seed)
     learner = Learner(module, n_labels, per_text, None, options.seed, options.threads, options.device, identity=True)
     held_out = encoder.encode(prepared.validation_inputs)
-    candidates = shortlister.shortlist(held_out, options.shortlist, options.threads)[0]
+    n_cells = cells_in_training(shortlister)
+    candidates = shortlister.shortlist(held_out, options.shortlist, n_cells, options.threads)[0]
 
     def validate(arrays: dict[str, np.ndarray]) -> dict[str, float]:
         head = HeadRuntime(part_of(arrays, "extreme"), n_labels, encoder.n_features)
@@ -304,18 +319,15 @@ def _shortlists(
         weights = prepared.train_frequencies**0.75
         return Shortlists(rng.choice(prepared.n_labels, size=size, p=weights / weights.sum()).astype(np.int32))
     if options.sampling == "slice":
-        ids = shortlister.centres.search(features, size[1], options.threads)[0]
+        ids = shortlister.centres.search(features, size[1], cells_in_training(shortlister), options.threads)[0]
         return Shortlists(np.where(ids >= 0, shortlister.owner[ids], -1).astype(np.int32))
     ids = np.empty(size, np.int32)
     similarities = np.empty((2, *size), np.float16)  # they choose candidates, for which three digits will do
-    if len(shortlister.centres) <= EXACT_IN_TRAINING and not shortlister.centres.exact:
-        # For many texts at once, and a long shortlist, to compare with all labels is quicker than graphs are.
-        centres, _ = label_centres(features, prepared.labels, prepared.n_labels, seed=options.seed)
-        shortlister = replace(shortlister, centres=NeighbourIndex.build(centres, exact=True))
+    n_cells = cells_in_training(shortlister)
     with Progress("shortlists", len(features), "texts") as progress:
         for begin in range(0, len(features), TEXTS_PER_BLOCK):
             block = slice(begin, begin + TEXTS_PER_BLOCK)
-            ids[block], *found = shortlister.shortlist(features[block], options.shortlist, options.threads)
+            ids[block], *found = shortlister.shortlist(features[block], options.shortlist, n_cells, options.threads)
             similarities[:, block] = found
             progress.advance(len(ids[block]))
     return Shortlists(ids, similarities)
@@ -364,7 +376,8 @@ def _fit(
 
 def _blend(pipeline: Pipeline, prepared: Prepared) -> Blend:
     """How much the classifier and the similarities count, from the texts held out."""
-    ids, logits, cosines, votes = pipeline.parts(prepared.validation_inputs, prepared.options.threads)
+    threads = prepared.options.threads
+    ids, logits, cosines, votes = pipeline.parts(prepared.validation_inputs, pipeline.most_cells, threads)
     there = ids >= 0
     inputs = np.stack([logits[there], cosines[there], log_votes(votes[there])], axis=1)
     right = right_pairs(ids, prepared.validation_labels, prepared.n_labels)[there]

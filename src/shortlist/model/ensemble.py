@@ -7,13 +7,16 @@ whatever the recipe, and `shortlist recipes` lists nothing that cannot be traine
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from shortlist.model.base import Model
 from shortlist.model.folder import ModelReader, ModelWriter
+
+if TYPE_CHECKING:
+    from shortlist.text import Tokenizer
 
 # The option that makes a model an ensemble.
 ENSEMBLE = "ensemble"
@@ -47,17 +50,21 @@ class EnsembleModel(Model):
         """The ensemble of models that were trained on the same data."""
         first = members[0]
         options = {**first.options, ENSEMBLE: len(members)}
-        return EnsembleModel(members, label_names=first.label_names, display_names=first.display_names, options=options)
+        ensemble = EnsembleModel(
+            members, label_names=first.label_names, display_names=first.display_names, options=options
+        )
+        ensemble.facts = {name: first.facts[name] for name in ("data", "examples") if name in first.facts}
+        return ensemble
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.title}, {len(self.label_names):,} labels)"
+        return f"{type(self).__name__}({self.title}, {self.n_labels:,} labels)"
 
     @property
     def title(self) -> str:
         return f"{self.recipe} × {len(self.members)}"
 
-    def rank(self, inputs: Any, k: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        ranked = [member.rank(inputs, max(k, FEWEST_RANKED), threads) for member in self.members]
+    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+        ranked = [member.rank(inputs, max(k, FEWEST_RANKED), threads, effort=effort) for member in self.members]
         ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*ranked, strict=True))
         blocks = [
             best_of_means(ids[begin : begin + TEXTS_PER_BLOCK], scores[begin : begin + TEXTS_PER_BLOCK], len(ranked), k)
@@ -66,9 +73,16 @@ class EnsembleModel(Model):
         best, means = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return best, means
 
+    def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        return np.mean([member.scores(inputs, ids, threads) for member in self.members], axis=0)
+
+    @property
+    def _tokenizer(self) -> Tokenizer | None:
+        return self.members[0]._tokenizer
+
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         members = [
-            {"options": member.options, "extra": member._write(writer.part(f"{number}."))}
+            {"options": member.options, "extra": member.write_part(writer.part(f"{number}."))}
             for number, member in enumerate(self.members)
         ]
         return {"members": members}
@@ -85,7 +99,9 @@ class EnsembleModel(Model):
             raise reader.damaged(f"it has {len(members)} members, and {common['options'][ENSEMBLE]} by its options")
         member_class = recipes()[reader.config.recipe].model_class()
         parts = [reader.part(f"{number}.", member.options, member.extra) for number, member in enumerate(members)]
-        return cls([member_class._read(part, {**common, "options": part.config.options}) for part in parts], **common)
+        return cls(
+            [member_class.read_part(part, {**common, "options": part.config.options}) for part in parts], **common
+        )
 
 
 def best_of_means(ids: np.ndarray, scores: np.ndarray, n_members: int, k: int) -> tuple[np.ndarray, np.ndarray]:

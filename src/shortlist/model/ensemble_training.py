@@ -26,11 +26,11 @@ from typing import Any
 
 import numba
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.report import Report
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
+from shortlist.lazy import sparse
 from shortlist.model.base import Model
 from shortlist.model.ensemble import EnsembleModel
 from shortlist.model.folder import open_model

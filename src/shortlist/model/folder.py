@@ -1,13 +1,15 @@
 """A model is a folder of plain files: what is in it, checked when read, written all or nothing.
 
-`config.json` names the recipe and lists every other file with its size and SHA-256. Arrays are safetensors,
-words and labels are text. Nothing in a model folder is ever executed.
+`config.json` names the recipe and lists every other file with its size and checksum. Arrays are safetensors, which are
+mapped into memory, not read: processes with the same model share it. Words and labels are text. Nothing in a model
+folder is ever executed.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,19 @@ import numpy as np
 
 from shortlist.errors import ModelError
 from shortlist.files import write_folder_atomically
+from shortlist.rows import in_8_bits
 
 FORMAT = "shortlist-model"
-FORMAT_VERSION = 1
-CONFIG, LABELS, DISPLAY_NAMES = "config.json", "labels.txt", "display_names.txt"
+FORMAT_VERSION = 2
+CONFIG, CARD, LABELS, DISPLAY_NAMES = "config.json", "card.json", "labels.txt", "display_names.txt"
+DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
 
 
 class FileFacts(msgspec.Struct):
     """What a file was when it was saved."""
 
     bytes: int
-    sha256: str
+    xxh3: str  # 128 bits; reads as fast as memory does, so that it can be compared each time
 
 
 class ModelConfig(msgspec.Struct):
@@ -45,23 +49,26 @@ class ModelConfig(msgspec.Struct):
 class ModelWriter:
     """Collects the files of a model in a folder that is not yet in place, each with the prefix in its name."""
 
-    def __init__(self, folder: Path, prefix: str = "") -> None:
-        self.folder, self.prefix = folder, prefix
+    def __init__(self, folder: Path, bits: int, prefix: str = "") -> None:
+        """`bits`: 8 or 32, of the numbers in rows of labels and words."""
+        self.folder, self.bits, self.prefix = folder, bits, prefix
 
     def part(self, prefix: str) -> ModelWriter:
         """A writer into the same folder, for a model that is part of this one."""
-        return ModelWriter(self.folder, self.prefix + prefix)
+        return ModelWriter(self.folder, self.bits, self.prefix + prefix)
 
     def arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
         from safetensors.numpy import save_file
 
+        if self.bits == 8:
+            arrays = in_8_bits(arrays)
         save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.path(name))
 
     def lines(self, name: str, records: list[dict[str, Any]]) -> None:
         """Records as JSON, one a line."""
         self.path(name).write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
 
-    def strings(self, name: str, strings: list[str]) -> None:
+    def strings(self, name: str, strings: Sequence[str]) -> None:
         self.path(name).write_bytes("".join(f"{_escaped(string)}\n" for string in strings).encode())
 
     def path(self, name: str) -> Path:
@@ -81,13 +88,7 @@ class ModelReader:
 
     def arrays(self, name: str, *needed: str) -> dict[str, np.ndarray]:
         """The arrays in a file, those that are needed for certain among them."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        try:
-            arrays = load_file(self.path(name))
-        except SafetensorError as error:
-            raise ModelError(f"{self.path(name)}: not a readable safetensors file ({error}).") from None
+        arrays = _mapped_arrays(self.path(name))
         for key in needed:
             if key not in arrays:
                 raise self.damaged(f"{self.prefix}{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
@@ -100,12 +101,25 @@ class ModelReader:
         except msgspec.DecodeError as error:
             raise self.damaged(f"{self.prefix}{name} is not JSON lines: {error}") from None
 
-    def strings(self, name: str) -> list[str]:
+    def strings(self, name: str) -> Strings:
+        content = self.path(name).read_bytes()
         try:
-            content = self.path(name).read_bytes().decode()
+            content.decode()
         except UnicodeDecodeError as error:
             raise self.damaged(f"{self.prefix}{name} is not UTF-8 at byte {error.start}") from None
-        return [_unescaped(line) for line in content.split("\n")[:-1]]
+        return Strings(content)
+
+    def facts(self) -> dict[str, Any]:
+        """What the files themselves say: how large they are, and when they were written."""
+        size = sum(facts.bytes for facts in self.config.files.values())
+        written = datetime.fromtimestamp((self.folder / CONFIG).stat().st_mtime, UTC)
+        return {"size_bytes": size, "created": written.isoformat(timespec="seconds")}
+
+    def json(self, name: str) -> dict[str, Any]:
+        try:
+            return msgspec.json.decode(self.path(name).read_bytes(), type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self.damaged(f"{self.prefix}{name} is not JSON: {error}") from None
 
     def path(self, name: str) -> Path:
         name = f"{self.prefix}{name}"
@@ -126,21 +140,31 @@ def save_model(
     recipe: str,
     options: dict[str, Any],
     n_labels: int,
+    bits: int,
     fill: Callable[[ModelWriter], dict[str, Any]],
+    card_of: Callable[[ModelReader], dict[str, Any]],
 ) -> None:
-    """Write a model folder; `fill(writer)` puts the files in and says what else the config is to hold.
+    """Write a model folder.
 
-    An older model there is replaced in one move; anything else there is left alone, and nothing written.
+    `fill(writer)` puts the files in and says what else the config is to hold; `card_of(reader)`, with what was written
+    open for reading, what the card is to say. An older model there is replaced in one move; anything else there is
+    left alone, and nothing written.
     """
     from shortlist import __version__
 
     folder = Path(folder)
     check_replaceable(folder)
     with write_folder_atomically(folder) as beside:
-        extra = fill(ModelWriter(beside))
-        files = {path.name: FileFacts(path.stat().st_size, _sha256(path)) for path in sorted(beside.iterdir())}
+        extra = fill(ModelWriter(beside, bits))
+        files = {path.name: FileFacts(path.stat().st_size, _checksum(path)) for path in sorted(beside.iterdir())}
         config = ModelConfig(FORMAT, FORMAT_VERSION, __version__, recipe, options, n_labels, extra, files)
-        (beside / CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+        _write_json(beside / CARD, card_of(ModelReader(beside, config)))
+        files[CARD] = FileFacts((beside / CARD).stat().st_size, _checksum(beside / CARD))
+        _write_json(beside / CONFIG, config)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
 def check_replaceable(folder: Path) -> None:
@@ -175,7 +199,7 @@ def open_model(folder: str | Path) -> ModelReader:
             raise ModelError(f"{folder}: {CONFIG} names a file outside the folder ({name!r}).")
         if not path.is_file():
             raise ModelError(f"{folder}: {name} is missing. Fetch the whole folder again.")
-        if path.stat().st_size != facts.bytes or _sha256(path) != facts.sha256:
+        if path.stat().st_size != facts.bytes or _checksum(path) != facts.xxh3:
             raise ModelError(
                 f"{folder}: {name} is not the file that was saved (size or checksum differ). Fetch it again."
             )
@@ -208,9 +232,56 @@ def is_model(folder: Path) -> bool:
         return False
 
 
-def _sha256(path: Path) -> str:
+def _checksum(path: Path) -> str:
+    import xxhash
+
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        if not path.stat().st_size:
+            return xxhash.xxh3_128().hexdigest()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return xxhash.xxh3_128(content).hexdigest()
+
+
+def _mapped_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, which stay in the file: pages are read when needed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy"):  # compares lengths and places of the arrays with the file's
+            pass
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = msgspec.json.decode(file.read(length))
+            header.pop("__metadata__", None)
+            content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)[8 + length :]
+        return {name: _array(content, facts) for name, facts in header.items()}
+    except (SafetensorError, msgspec.DecodeError, KeyError, TypeError, ValueError, OSError) as error:
+        raise ModelError(f"{path}: not a readable safetensors file ({error}).") from None
+
+
+def _array(content: np.ndarray, facts: dict[str, Any]) -> np.ndarray:
+    begin, end = facts["data_offsets"]
+    return content[begin:end].view(DTYPES[facts["dtype"]]).reshape(facts["shape"])
+
+
+class Strings(Sequence[str]):
+    """The lines of a file of strings, each made when asked for: a model with a million labels opens at once."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        begin = int(self._ends[index - 1]) + 1 if index else 0
+        return _unescaped(self._content[begin : self._ends[index]].decode())
+
+    def __iter__(self) -> Iterator[str]:
+        return map(_unescaped, self._content.decode().split("\n")[: len(self)])
 
 
 def _escaped(string: str) -> str:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
 
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.inception_runtime import InceptionRuntime
@@ -18,11 +18,10 @@ from shortlist.heads.runtime import HeadRuntime
 from shortlist.labels.tree import LabelTree
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.options import TextOptions
-from shortlist.model.reranker import Reranker
 from shortlist.model.text_model import ARRAYS, TextModel
+from shortlist.odds import expit
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.clusters import top_clusters
-from shortlist.text import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,31 @@ class Network:
             ids, logits = self.extreme.best(features, k, threads)
             return ids, expit(logits)
         cluster_logits = self.meta.logits(features)
-        clusters = top_clusters(cluster_logits, top, threads)
+        clusters = top_clusters(cluster_logits, min(top, self.tree.n_clusters), threads)
         multiplied_by = cluster_logits if self.lightxml else None
         rows, scores = self.extreme.best_of(features, clusters, self.tree.cluster_starts, k, multiplied_by, threads)
         ids = np.where(rows >= 0, self.tree.order[rows], -1).astype(np.int32)
         return ids, np.exp(scores) if self.lightxml else expit(scores)
+
+    def scores(self, word_ids: Ragged, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The probabilities of these labels (texts × K)."""
+        features = self.encoder.encode(word_ids)
+        if self.tree is None or self.meta is None:
+            return expit(self.extreme.logits_of(features, ids, threads))
+        rows = self._row_of_label[ids]
+        probabilities = expit(self.extreme.logits_of(features, rows, threads))
+        if self.lightxml:
+            clusters = self.tree.cluster_of_label[ids].astype(np.int32)
+            probabilities *= expit(self.meta.logits_of(features, clusters, threads))
+        return probabilities
+
+    @cached_property
+    def _row_of_label(self) -> np.ndarray:
+        """Rows are stored cluster by cluster."""
+        assert self.tree is not None
+        rows = np.empty(self.tree.n_labels, np.int32)
+        rows[self.tree.order] = np.arange(self.tree.n_labels, dtype=np.int32)
+        return rows
 
     def best_cluster(self, word_ids: Ragged) -> np.ndarray:
         """The cluster of each text that the meta head ranks first."""
@@ -149,21 +168,13 @@ class InceptionModel(TextModel):
     Runtime: ClassVar[Any] = InceptionRuntime
     needed: ClassVar[tuple[str, ...]] = ("extreme.weights", "extreme.biases")
 
-    def __init__(
-        self,
-        arrays: dict[str, np.ndarray],
-        vocabulary: Vocabulary,
-        records: list[dict[str, Any]],
-        reranker: Reranker | None = None,
-        **common: Any,
-    ) -> None:
-        super().__init__(vocabulary, records, reranker, **common)
+    def __init__(self, arrays: dict[str, np.ndarray], **of_texts: Any) -> None:
+        super().__init__(**of_texts)
         self._arrays = arrays
-        self._network = self.at_work(arrays, self.options, len(self.label_names))
-        if self._network.n_words != len(vocabulary):
-            raise ModelError(
-                f"the vocabulary has {len(vocabulary):,} words, and there are {self._network.n_words:,} vectors"
-            )
+        self._network = self.at_work(arrays, self.options, self.n_labels)
+        n_words = len(self.vocabulary)
+        if self._network.n_words != n_words:
+            raise ModelError(f"the vocabulary has {n_words:,} words, and there are {self._network.n_words:,} vectors")
 
     @classmethod
     def at_work(cls, arrays: dict[str, np.ndarray], options: dict[str, Any], n_labels: int) -> Any:
@@ -177,8 +188,17 @@ class InceptionModel(TextModel):
 
         return train_inception(cls, dataset, options)
 
-    def _first_rank(self, word_ids: Ragged, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
-        return self._network.rank(word_ids, k, self.options.get("top", 0), threads)
+    @property
+    def most_searched(self) -> int:
+        return int(self.options.get("top") or 1)
+
+    def _first_rank(
+        self, word_ids: Ragged, k: int, searched: int, threads: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._network.rank(word_ids, k, searched, threads)
+
+    def _first_scores(self, word_ids: Ragged, ids: np.ndarray, threads: int | None) -> np.ndarray:
+        return self._network.scores(word_ids, ids, threads)
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         writer.arrays(ARRAYS, self._arrays)
@@ -188,7 +208,7 @@ class InceptionModel(TextModel):
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> InceptionModel:
         arrays = reader.arrays(ARRAYS, *cls.needed)
         try:
-            return cls(arrays, *cls._read_words(reader, len(common["label_names"])), **common)
+            return cls(arrays, **cls._read_words(reader, len(common["label_names"])), **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.errors import OptionError
+from shortlist.model.finish import finish
 from shortlist.model.inception import InceptionModel, InceptionPlusOptions, JointOptions
 from shortlist.model.new_encoders import ENCODERS, SIZES
 from shortlist.model.options import check_options, filled, size_of
@@ -82,7 +83,16 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
     top = int(getattr(options, "top", 0) or 0)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, top, options.threads))
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-    return model_class(arrays, prepared.vocabulary, records, reranker, options=options.kept(), **common)
+    model = model_class(
+        arrays,
+        vocabulary=prepared.vocabulary,
+        records=records,
+        reranker=reranker,
+        options=options.kept(),
+        **common,
+    )
+    finish(model, prepared)
+    return model
 
 
 def chosen(options: AnyJoint, n_texts: int, n_labels: int) -> AnyJoint:

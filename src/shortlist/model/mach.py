@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.mlp_runtime import MLPRuntime
@@ -19,6 +18,7 @@ from shortlist.heads.runtime import HeadRuntime
 from shortlist.kernels.shortlists import best_of_row
 from shortlist.kernels.threads import use_threads
 from shortlist.model.inception import InceptionModel, JointOptions, part_of
+from shortlist.odds import expit
 from shortlist.ragged import Ragged
 
 LABELS_PER_BLOCK, TEXTS_PER_BLOCK = 8192, 512
@@ -84,6 +84,13 @@ class Repetitions:
                     means = sum(share[:, of] for share, of in zip(shares, buckets, strict=True)) / len(shares)
                     best_of_row(means, first, min(first, k), ids[rows], scores[rows])
         return ids, scores
+
+    def scores(self, word_ids: Ragged, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The scores of these labels (texts × K)."""
+        sums = np.zeros(ids.shape, np.float32)
+        for encoder, head, buckets in zip(self.encoders, self.heads, self.buckets, strict=True):
+            sums += expit(head.logits_of(encoder.encode(word_ids), buckets[ids], threads))
+        return sums / len(self.buckets)
 
 
 class MachModel(InceptionModel):

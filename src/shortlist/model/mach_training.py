@@ -10,6 +10,7 @@ import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.model.deepxml_training import hashed, learn_tasks
+from shortlist.model.finish import finish
 from shortlist.model.inception_training import chosen as chosen_jointly
 from shortlist.model.mach import MachModel, MachOptions
 from shortlist.model.new_encoders import ENCODERS, SIZES, new_mlp, short_vectors
@@ -53,7 +54,16 @@ def train_mach(dataset: Dataset, options: MachOptions) -> MachModel:
     network = MachModel.at_work(arrays, options.kept(), dataset.n_labels)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, threads=options.threads))
     common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-    return MachModel(arrays, prepared.vocabulary, records, reranker, options=options.kept(), **common)
+    model = MachModel(
+        arrays,
+        vocabulary=prepared.vocabulary,
+        records=records,
+        reranker=reranker,
+        options=options.kept(),
+        **common,
+    )
+    finish(model, prepared)
+    return model
 
 
 def chosen(options: MachOptions, n_texts: int, n_labels: int) -> MachOptions:

@@ -27,6 +27,7 @@ class TextOptions:
     candidates   how many labels they look at
     cost         what a mistake costs them beside large weights; smaller for smoother classifiers
     validation   share of the texts that is held out to find the best epoch; 0 for none
+    examples     whether some held-out texts stand in the model's card, for people to try; no for texts that are private
     patience     stop when so many epochs brought nothing better
     threads      as many as there are cores, if None
     device       cpu, cuda, or auto: CUDA where there is one
@@ -44,6 +45,7 @@ class TextOptions:
     candidates: int = 100
     cost: float = 0.5
     validation: float | None = None
+    examples: bool = True
     patience: int = 10
     seed: int = 0
     threads: int | None = None

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
@@ -16,6 +15,7 @@ from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 from shortlist.labels.centroids import label_centroids
 from shortlist.labels.tree import LabelTree
+from shortlist.lazy import sparse
 from shortlist.model.base import need_pairs
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
@@ -91,7 +91,7 @@ class Prepared:
         """Word vectors to start from."""
         options, vocabulary = self.options, self.vocabulary
         if options.vectors:
-            vectors, found = load_vectors(options.vectors, vocabulary.words + vocabulary.parts, seed=options.seed)
+            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.parts], seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
             return vectors
         return learn_vectors(

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit, logit
 
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
 from shortlist.heads.word_rows import WordRows
+from shortlist.lazy import sparse
+from shortlist.model.best import best_of
+from shortlist.model.calibration import fit_odds
 from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.odds import expit, log_odds
 from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.word_features import WordFeatures
@@ -22,9 +24,7 @@ ROWS, BEGINNINGS = "word_rows.safetensors", "beginnings.txt"
 
 # When the mixture is set, what was held out for it is learnt from, too, if it is this share of the texts.
 WORTH_LEARNING = 0.01
-
-# Nearest to certainty that a first score counts for.
-SUREST = 1e-6
+SHOWN = 5  # labels of each held-out text
 
 
 @dataclass(frozen=True)
@@ -54,32 +54,13 @@ class Mixture:
         return Mixture(first, words, bias)
 
 
-def log_odds(probabilities: np.ndarray) -> np.ndarray:
-    """log(p / (1 − p)), within bounds."""
-    return logit(np.clip(probabilities.astype(np.float32), SUREST, 1 - SUREST))
-
-
-def fit_odds(inputs: np.ndarray, right: np.ndarray, start: np.ndarray) -> list[float]:
-    """Logistic regression by Newton's steps: a factor for each column of the inputs, and a bias last."""
-    inputs = np.column_stack([inputs.astype(np.float64), np.ones(len(inputs))])
-    values = start.astype(np.float64)
-    pull = 0.3 * np.eye(len(start))  # towards the start; decides where there is next to nothing to learn from
-    for _ in range(30):
-        guess = expit(inputs @ values)
-        slope = inputs.T @ (guess - right) + pull @ (values - start)
-        curve = (inputs * (guess * (1 - guess))[:, None]).T @ inputs + pull
-        step = np.linalg.solve(curve, slope)
-        values -= np.clip(step, -1, 1)
-        if np.abs(step).max() < 1e-6:
-            break
-    return values.tolist()
-
-
 class Reranker:
     """Rescores the labels that a first stage ranks best."""
 
     def __init__(self, features: WordFeatures, rows: WordRows, mixture: Mixture, n_candidates: int) -> None:
         self.features, self.rows, self.mixture, self.n_candidates = features, rows, mixture, n_candidates
+        # After learning: the best labels of held-out texts and their probabilities, before these were learnt from.
+        self.held_out_best: tuple[np.ndarray, np.ndarray] | None = None
 
     @staticmethod
     def learn(
@@ -101,19 +82,22 @@ class Reranker:
         """
         texts, labels = train
         features = WordFeatures.fit(texts, vocabulary)
-        rows, held_out_rows = features.transform(texts), features.transform(held_out[0])
+        rows = features.transform(texts)
         word_rows = WordRows.learn(rows, labels, n_labels, candidates, cost, threads)
-        mixture = Mixture()
+        mixture, held_out_best = Mixture(), None
         if len(held_out[0]):
             ids, probabilities = held_out_ranks
-            scores = word_rows.scores(held_out_rows, ids, threads)
+            scores = word_rows.scores(features.rows(held_out[0]), ids, threads)
             mixture = Mixture.fit(probabilities, scores, right_pairs(ids, held_out[1], n_labels))
+            held_out_best = best_of(ids, mixture.odds(probabilities, scores), SHOWN)
         if len(held_out[0]) >= WORTH_LEARNING * len(texts):
-            rows = sparse.vstack([rows, held_out_rows], format="csr")
+            rows = sparse.vstack([rows, features.transform(held_out[0])], format="csr")
             all_ids = np.concatenate([candidates, held_out_ranks[0]])
             labels = Ragged.concatenate([labels, held_out[1]])
             word_rows = WordRows.learn(rows, labels, n_labels, all_ids, cost, threads)
-        return Reranker(features, word_rows, mixture, candidates.shape[1])
+        reranker = Reranker(features, word_rows, mixture, candidates.shape[1])
+        reranker.held_out_best = held_out_best
+        return reranker
 
     def rerank(
         self,
@@ -125,16 +109,36 @@ class Reranker:
         threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of the candidates `ids` (texts × K; -1 for none) the k best and their probabilities."""
-        scores = self.rows.scores(self.features.transform(texts, word_ids), ids, threads)
-        odds = self.mixture.odds(probabilities, scores)
-        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
-        best = np.take_along_axis(odds, order, axis=1)
-        return np.take_along_axis(ids, order, axis=1), expit(best)
+        odds = self._odds(texts, word_ids, ids, probabilities, threads)
+        return best_of(ids, odds, k)
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        word_ids: Ragged,
+        ids: np.ndarray,
+        probabilities: np.ndarray,
+        threads: int | None = None,
+    ) -> np.ndarray:
+        """The probabilities of the candidates, in their order."""
+        return expit(self._odds(texts, word_ids, ids, probabilities, threads))
+
+    def _odds(
+        self,
+        texts: Sequence[str],
+        word_ids: Ragged,
+        ids: np.ndarray,
+        probabilities: np.ndarray,
+        threads: int | None,
+    ) -> np.ndarray:
+        word_scores = self.rows.scores(self.features.rows(texts, word_ids), ids, threads)
+        return self.mixture.odds(probabilities, word_scores)
 
     def write(self, writer: ModelWriter) -> dict[str, Any]:
         """Put its files in place; what the config should hold."""
         idf = {"idf": self.features.word_weights.idf, "beginnings_idf": self.features.beginning_weights.idf}
-        writer.arrays(ROWS, self.rows.to_arrays() | idf)
+        rows = self.rows.in_8_bits() if writer.bits == 8 else self.rows
+        writer.arrays(ROWS, rows.to_arrays() | idf)
         self.features.beginnings.save(writer.path(BEGINNINGS))
         return {
             "beginnings": self.features.beginnings.to_config(),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 
 KMEANS_PASSES = 10
+ROWS_PER_BLOCK = 8192
 
 
 def label_centres(
@@ -25,7 +26,7 @@ def label_centres(
     counts = np.bincount(labels.values, minlength=n_labels)
     for label in np.flatnonzero(counts > max(common * len(labels), 2 * per_common)):
         texts = labels.row_of_value[labels.values == label]
-        centres.append(_kmeans(unit(features[texts]), per_common, np.random.default_rng([seed, int(label)])))
+        centres.append(kmeans(unit(features[texts]), per_common, np.random.default_rng([seed, int(label)])))
         owners.append(np.full(len(centres[-1]), label, np.int32))
     return np.concatenate(centres), np.concatenate(owners)
 
@@ -35,12 +36,18 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
-def _kmeans(vectors: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+def kmeans(vectors: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
     """k directions that the vectors gather about; fewer where some would be empty."""
     centres = vectors[rng.choice(len(vectors), k, replace=False)]
     for _ in range(KMEANS_PASSES):
-        nearest = (vectors @ centres.T).argmax(axis=1)
-        members = sparse.csr_array((np.ones(len(vectors), np.float32), (nearest, np.arange(len(vectors)))))
+        own = nearest(vectors, centres)
+        members = sparse.csr_array((np.ones(len(vectors), np.float32), (own, np.arange(len(vectors)))))
         sums = members @ vectors
         centres = unit(sums[np.linalg.norm(sums, axis=1) > 0])
     return centres.astype(np.float32)
+
+
+def nearest(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """The centre that each vector has the largest product with."""
+    blocks = [slice(begin, begin + ROWS_PER_BLOCK) for begin in range(0, len(vectors), ROWS_PER_BLOCK)]
+    return np.concatenate([np.zeros(0, np.int64), *((vectors[block] @ centres.T).argmax(axis=1) for block in blocks)])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from shortlist.kernels.shortlists import merge_neighbours
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import Ragged
+from shortlist.ragged import Ragged, bounds_of
+from shortlist.shortlisters.cells import CellIndex
+from shortlist.shortlisters.centres import unit
 from shortlist.shortlisters.neighbours import NeighbourIndex
 
 QUERIES_AT_ONCE = 4096
@@ -26,7 +29,7 @@ class MergedShortlister:
     share        how much their votes count beside the labels' own similarities
     """
 
-    centres: NeighbourIndex
+    centres: CellIndex
     owner: np.ndarray
     texts: NeighbourIndex | None
     text_labels: Ragged
@@ -41,16 +44,22 @@ class MergedShortlister:
         return len(self.centres) if k >= self.n_labels else min(2 * k, len(self.centres))
 
     def shortlist(
-        self, features: np.ndarray, k: int, threads: int | None = None
+        self, features: np.ndarray, k: int, n_cells: int, threads: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The k likeliest labels of each row of features (-1: none), their cosines and their shares of the votes."""
+        """The k likeliest labels of each row of features (-1: none), their cosines and their shares of the votes.
+
+        Labels are looked for in so many cells of the centres.
+        """
         k = min(k, self.n_labels)
+        if self.texts is None and len(self.centres) == self.n_labels:  # a centre a label: nothing to merge
+            ids, cosines = self.centres.search(features, k, n_cells, threads)
+            return ids, np.where(ids >= 0, cosines, np.float32(0)), np.zeros(ids.shape, np.float32)
         ids = np.empty((len(features), k), np.int32)
         cosines, votes = np.empty((2, len(features), k), np.float32)
         for begin in range(0, len(features), QUERIES_AT_ONCE):
             block = slice(begin, begin + QUERIES_AT_ONCE)
             some = features[block]
-            found, of_found = self.centres.search(some, self.n_searched(k), threads)
+            found, of_found = self.centres.search(some, self.n_searched(k), n_cells, threads)
             texts, of_texts = np.full((len(some), 1), -1, np.int32), np.zeros((len(some), 1), np.float32)
             if self.texts is not None:
                 texts, of_texts = self.texts.search(some, min(self.n_texts, len(self.texts)), threads)
@@ -71,3 +80,25 @@ class MergedShortlister:
                     votes[block],
                 )
         return ids, cosines, votes
+
+    def similarities(
+        self, features: np.ndarray, ids: np.ndarray, k: int, n_cells: int, threads: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The cosines and votes of these labels (rows × K), near or not; votes as in a shortlist of k."""
+        queries = unit(features)
+        cosines = np.full(ids.shape, -1, np.float32)
+        for column, labels in enumerate(ids.T):
+            for row, label in enumerate(labels.tolist()):
+                places = self._places[1][self._places[0][label] : self._places[0][label + 1]]
+                cosines[row, column] = (self.centres.vectors[places] @ queries[row]).max(initial=-1)
+        votes = np.zeros(ids.shape, np.float32)
+        if self.texts is not None:
+            found, _, of_found = self.shortlist(features, k, n_cells, threads)
+            votes = np.where(ids[:, :, None] == found[:, None], of_found[:, None], 0).sum(axis=2)
+        return cosines, votes
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the centres of label l stand in their index: second[first[l]:first[l + 1]]."""
+        owners = self.owner[self.centres.order]
+        return bounds_of(np.bincount(owners, minlength=self.n_labels)), np.argsort(owners, kind="stable")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 
 

@@ -9,11 +9,11 @@ passes over the texts' statistics instead of epochs over the texts, and gives th
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg, sparse
 
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.vectors import positive_information, sparse_times_dense
+from shortlist.lazy import sparse
 from shortlist.progress import Progress
 from shortlist.ragged import Ragged
 from shortlist.text.vectors import UNKNOWN_RANGE
@@ -149,6 +149,8 @@ def _factorise(matrix: sparse.csr_array, rank: int, generator: np.random.Generat
     at_once = max(1, NUMBERS_AT_ONCE // n_columns)
     rows, transposed = _Rows(matrix), _Rows(matrix.T.tocsr())
     image = generator.standard_normal((n_rows, width), np.float32)
+    from scipy import linalg
+
     with Progress("learning word vectors", PASSES * width, "columns", show_progress) as progress:
         for _ in range(PASSES):
             basis = np.ascontiguousarray(linalg.qr(image, mode="economic", check_finite=False)[0])

@@ -86,6 +86,26 @@ class Tokenizer:
         bounds = np.concatenate([[0], ends])
         return [word for word in unpack(words, bounds) if word not in stop]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the words of a text stand in it: `text[start:end]`.
+
+        >>> Tokenizer().spans("JBL wireless-headphones")
+        [(0, 3), (4, 12), (13, 23)]
+        """
+        kinds = character_kinds(self.split, self.keep_punctuation)
+        spans: list[tuple[int, int]] = []
+        inside = False
+        for place, character in enumerate(text):
+            kind = kinds[ord(character)]
+            if kind == ALONE:
+                spans.append((place, place + 1))
+            elif inside and kind != SPACE:
+                spans[-1] = spans[-1][0], place + 1
+            elif kind == WORD:
+                spans.append((place, place + 1))
+            inside = kind == WORD or (inside and kind in (MARK, NOTHING))
+        return spans
+
     @property
     def stop_word_set(self) -> frozenset[str]:
         """The words to leave out, in the form that words of a text have."""
@@ -172,4 +192,8 @@ def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _general_categories() -> np.ndarray:
     """The first letter of every code point's Unicode category: L letter, M mark, N number, P, S, Z, C."""
-    return np.asarray([unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)], "S1")
+    categories = np.full(sys.maxunicode + 1, b"C", "S1")
+    # Nothing else stands on the planes between: to ask for each of a million code points would take a while.
+    for codes in (range(0x40000), range(0xE0000, 0xE1000)):
+        categories[codes.start : codes.stop] = [unicodedata.category(chr(code))[0] for code in codes]
+    return categories

@@ -19,7 +19,7 @@ from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.files import open_binary, write_atomically
 from shortlist.kernels.strings import StringTable
-from shortlist.kernels.words import look_up
+from shortlist.kernels.words import look_up, read_counts
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.text.tokenizer import Tokenizer
 
@@ -45,7 +45,7 @@ class Vocabulary:
         part_counts: np.ndarray | None = None,
         part_sizes: tuple[int, int] | None = None,
     ) -> None:
-        self.words = list(words)
+        self.words = words if isinstance(words, Texts) else list(words)
         self.counts = np.asarray(counts, np.int64)
         self.tokenizer = tokenizer or Tokenizer()
         self.parts = list(parts)
@@ -63,11 +63,12 @@ class Vocabulary:
     def _tables(self) -> tuple[StringTable, StringTable]:
         """Words (and after them the stop words), and parts."""
         words, parts = StringTable(), StringTable()
-        words.add_strings(self.words)
+        known = Texts.from_strings(self.words)
+        words.add(known.buffer, known.offsets)
         parts.add_strings(self.parts)
         if len(words) < len(self.words) or len(parts) < len(self.parts):
             raise DataError("a word stands twice in the vocabulary; its number would be in doubt.")
-        words.add_strings(sorted(self.tokenizer.stop_word_set - set(self.words)))
+        words.add_strings(sorted(self.tokenizer.stop_word_set))  # those that are known are there already
         return words, parts
 
     @staticmethod
@@ -165,27 +166,24 @@ class Vocabulary:
     @staticmethod
     def load(path: str | Path, config: dict[str, Any]) -> Vocabulary:
         """Read what `save` wrote; `config` is what `to_config` gave."""
-        sections: list[tuple[list[str], list[int]]] = [([], [])]
         with open_binary(path) as file:
-            for number, line in enumerate(file, start=1):
-                if line == b"\n":
-                    sections.append(([], []))
-                    continue
-                try:
-                    word, count = _word_and_count(line)
-                except ValueError:
-                    raise DataError(f"{path}, line {number}: expected a word, a tab and its count.") from None
-                sections[-1][0].append(word)
-                sections[-1][1].append(count)
-        words, counts = sections[0]
-        parts, part_counts = sections[1] if len(sections) > 1 else ([], [])
+            content = file.read()
+        data = np.frombuffer(content, np.uint8)
+        words, n_lines = np.empty(len(data), np.uint8), content.count(b"\n") + 1
+        ends, counts = np.zeros(n_lines + 1, np.int64), np.empty(n_lines, np.int64)
+        n_words, n_all, wrong = read_counts(data, words, ends[1:], counts)
+        if not wrong:
+            wrong = _line_beyond_utf8(content)
+        if wrong:
+            raise DataError(f"{path}, line {wrong}: expected a word, a tab and its count.")
+        n_words = n_all if n_words < 0 else n_words
         sizes = config.get("part_sizes")
         return Vocabulary(
-            words,
-            np.asarray(counts, np.int64),
+            Texts(words, ends[: n_words + 1]),
+            counts[:n_words],
             Tokenizer.from_config(config["tokenizer"]),
-            parts,
-            np.asarray(part_counts, np.int64),
+            Texts(words, ends[n_words : n_all + 1]),
+            counts[n_words:n_all],
             tuple(sizes) if sizes else None,
         )
 
@@ -193,11 +191,13 @@ class Vocabulary:
         return {"tokenizer": self.tokenizer.to_config(), "part_sizes": self.part_sizes}
 
 
-def _word_and_count(line: bytes) -> tuple[str, int]:
-    word, tab, count = line.removesuffix(b"\n").rpartition(b"\t")
-    if not tab or not count.isdigit():
-        raise ValueError(line)
-    return word.decode(), int(count)
+def _line_beyond_utf8(content: bytes) -> int:
+    """The first line, from 1, that is not UTF-8; 0 for none."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return content.count(b"\n", 0, error.start) + 1
+    return 0
 
 
 def _check_part_sizes(part_sizes: tuple[int, int] | None, min_count: int, max_words: int | None) -> None:

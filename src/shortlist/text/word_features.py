@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
+from shortlist.kernels.bags import weigh_texts
+from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 from shortlist.text.bag import TfIdf
 from shortlist.text.tokenizer import Tokenizer
@@ -45,12 +46,33 @@ class WordFeatures:
     def n_features(self) -> int:
         return len(self.words) + len(self.beginnings)
 
-    def transform(self, texts: Sequence[str], word_ids: Ragged | None = None) -> sparse.csr_array:
-        """A row a text, at length 1 or, where it has no word or no beginning that is known, shorter.
+    def rows(self, texts: Sequence[str], word_ids: Ragged | None = None) -> Ragged:
+        """For each text the columns, rising, and weights; of length 1 or, with no word or no beginning known, shorter.
 
         `word_ids` where the caller has them already.
         """
-        words = self.word_weights.transform(self.words.encode(texts) if word_ids is None else word_ids)
-        beginnings = self.beginning_weights.transform(self.beginnings.encode(texts))
-        scale = np.float32(1 / np.hypot(1, SHARE))
-        return sparse.hstack([words * scale, beginnings * (scale * np.float32(SHARE))], format="csr", dtype=np.float32)
+        words = self.words.encode(texts) if word_ids is None else word_ids
+        beginnings = self.beginnings.encode(texts)
+        most = len(words.values) + len(beginnings.values)
+        starts = np.empty(len(words) + 1, np.int64)
+        columns, values = np.empty(most, np.int32), np.empty(most, np.float32)
+        scale = 1 / np.hypot(1, SHARE)
+        weigh_texts(
+            words.indptr,
+            words.values,
+            self.word_weights.idf,
+            scale,
+            beginnings.indptr,
+            beginnings.values,
+            self.beginning_weights.idf,
+            scale * SHARE,
+            starts,
+            columns,
+            values,
+        )
+        return Ragged(starts, columns[: starts[-1]], values[: starts[-1]])
+
+    def transform(self, texts: Sequence[str], word_ids: Ragged | None = None) -> sparse.csr_array:
+        """The same as a matrix."""
+        rows = self.rows(texts, word_ids)
+        return sparse.csr_array((rows.weights, rows.values, rows.indptr), shape=(len(rows), self.n_features))

@@ -1,0 +1,62 @@
+"""`shortlist card`: what there is to know about a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def card(model: str, as_json: bool) -> None:
+    """Print the card of MODEL: data, scores on held-out texts, what its scores mean, how far it searches, its size.
+
+    \b
+    shortlist card model/
+    shortlist card model/ --json | jq .scores
+    """
+    from shortlist.model import load
+
+    content = load(model).card
+    click.echo(json.dumps(content, ensure_ascii=False) if as_json else "\n".join(_lines(content)))
+
+
+def _lines(content: dict[str, Any]) -> list[str]:
+    from shortlist.tables import plain
+
+    data, storage = content.get("data", {}), content.get("storage", {})
+    lines = [f"{content['title']}, {content['n_labels']:,} labels"]
+    if content.get("n_words") is not None:
+        lines[0] += f", {content['n_words']:,} words"
+    if "size_bytes" in content:
+        lines.append(f"{content['size_bytes'] / 1e6:,.1f} MB in {storage.get('bits', 32)} bits, {content['created']}")
+    if data:
+        lines.append(f"trained on {data['texts']:,} texts with {data['pairs']:,} labels")
+    if "P@1_as_stored" in storage:
+        lines.append(f"P@1 as stored {storage['P@1_as_stored']:.2f}, as learnt {storage['P@1_as_learnt']:.2f} *")
+    if content.get("scores"):
+        held_out = f"{data.get('held_out_texts', 0):,} texts held out"
+        lines += ["", plain([held_out, ""], [[name, f"{value:.2f}"] for name, value in content["scores"].items()])]
+    if content.get("effort", {}).get("of", 1) > 1:
+        effort = content["effort"]
+        lines += ["", f"searches {effort['searched']:,} clusters of labels at an effort of 1; on held-out texts * :"]
+        lines.append(plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in effort["curve"]]))
+    if content.get("calibration", {}).get("table"):
+        calibration = content["calibration"]
+        lines += ["", f"what scores mean (calibration: {calibration['method']}), on texts held out even from that:"]
+        rows = [
+            [
+                f"{row['from']:.1f} to {row['to']:.1f}",
+                f"{row['labels']:,}",
+                f"{row['mean_score']:.3f}",
+                f"{row['right']:.3f}",
+            ]
+            for row in calibration["table"]
+        ]
+        lines.append(plain(["score", "labels", "mean score", "share right"], rows))
+    if "*" in "".join(lines):
+        lines += ["", "* measured when the re-ranker had learnt from these texts, too: to compare with each other only"]
+    return lines

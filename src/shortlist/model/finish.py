@@ -1,0 +1,88 @@
+"""The last steps of a training, on held-out texts: how far to search, what scores mean, what the card says."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from shortlist.evaluation import evaluate
+from shortlist.model.base import Model
+from shortlist.model.calibration import Calibration, reliability
+from shortlist.model.prepared import Prepared
+from shortlist.model.reranker import right_pairs
+from shortlist.model.text_model import TextModel
+from shortlist.ragged import Ragged
+
+log = logging.getLogger("shortlist")
+
+# Searching less is allowed to cost so much of P@1, in points.
+SEARCH_LOSS = 0.1
+# So many texts show what searching less costs, and so many are shown as examples.
+MOST_TEXTS, EXAMPLES = 5000, 8
+PLACES = 5  # of which scores are calibrated
+
+
+def finish(model: TextModel, prepared: Prepared) -> None:
+    """Set what validation decides, and put down what it showed."""
+    labels, dataset = prepared.validation_labels, prepared.dataset
+    model.facts = {
+        "data": {
+            "texts": len(dataset),
+            "labels": dataset.n_labels,
+            "pairs": len(dataset.labels.values),
+            "held_out_texts": len(prepared.validation),
+        }
+    }
+    if not len(prepared.validation):
+        return
+    model.held_out = prepared.validation_inputs if dataset.features is not None else prepared.validation_texts, labels
+    model.facts["effort"] = _choose_search(model, prepared)
+    if model.reranker is not None and model.reranker.held_out_best is not None:
+        ids, scores = model.reranker.held_out_best
+    else:
+        ids, scores = model._rank(model.held_out[0], PLACES, prepared.options.threads, 1.0)
+    model.facts["scores"] = {name: round(value, 2) for name, value in prepared.measure(ids).items()}
+    calibrate(model, ids, scores, labels)
+    if prepared.options.examples and dataset.features is None:
+        some = np.linspace(0, len(prepared.validation_texts) - 1, EXAMPLES).astype(int)
+        model.facts["examples"] = [prepared.validation_texts[int(i)] for i in dict.fromkeys(some.tolist())]
+
+
+def calibrate(model: Model, ids: np.ndarray, scores: np.ndarray, labels: Ragged) -> None:
+    """Learn what scores mean from labels predicted for held-out texts, and put it down."""
+    there = ids >= 0
+    scores, right = scores[there], right_pairs(ids, labels, model.n_labels)[there]
+    model.calibration, errors, calibrated = Calibration.fit(scores, right)
+    model.facts["calibration"] = {
+        "method": "none" if model.calibration is None else model.calibration.method,
+        "errors": {method: round(error, 4) for method, error in errors.items()},
+        "table": reliability(calibrated, right),
+    }
+
+
+def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
+    """Halve how far is searched as long as that costs next to nothing; the curve of it."""
+    assert model.held_out is not None
+    inputs, labels = model.held_out
+    n_texts = min(len(labels), MOST_TEXTS)
+    inputs, labels = inputs[:n_texts], labels.take(np.arange(n_texts))
+
+    def precision(searched: int) -> float:
+        ids, _ = model._rank(inputs, 1, prepared.options.threads, searched / model.searched)
+        return float(evaluate(ids, labels, k=(1,))["P@1"])
+
+    model.searched = searched = model.most_searched
+    best = precision(searched)
+    curve = [{"searched": searched, "P@1": round(best, 2)}]
+    while searched > 1:
+        searched //= 2
+        reached = precision(searched)
+        curve.append({"searched": searched, "P@1": round(reached, 2)})
+        if reached < best - SEARCH_LOSS:
+            break
+        model.searched = searched
+    if len(curve) > 1:
+        log.info("searching %d of %d clusters is enough", model.searched, model.most_searched)
+    return {"searched": model.searched, "of": model.most_searched, "allowed_loss": SEARCH_LOSS, "curve": curve}
