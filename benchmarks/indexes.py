@@ -18,11 +18,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 import shortlist
+from shortlist.kernels.threads import use_cores
+from shortlist.model.folder import mapped_arrays
+from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.neighbours import NeighbourIndex
 from shortlist.text import TfIdf, Vocabulary, learn_vectors
 
@@ -102,13 +107,14 @@ class FaissIvf(Faiss):
     """Inverted lists; the effort is how many of them a query visits."""
 
     efforts = (16, 64)
+    form = "Flat"
 
     def build(self, vectors, threads):
         import faiss
 
         faiss.omp_set_num_threads(threads)
         n_lists = int(4 * len(vectors) ** 0.5)
-        self.index = faiss.index_factory(vectors.shape[1], f"IVF{n_lists},Flat", faiss.METRIC_INNER_PRODUCT)
+        self.index = faiss.index_factory(vectors.shape[1], f"IVF{n_lists},{self.form}", faiss.METRIC_INNER_PRODUCT)
         self.index.cp.min_points_per_centroid = 1  # no warnings
         self.index.train(vectors)
         self.index.add(vectors)
@@ -117,6 +123,32 @@ class FaissIvf(Faiss):
     def search(self, queries, effort):
         self.index.nprobe = effort
         return self.index.search(queries, K)[1]
+
+
+class FaissIvf8(FaissIvf):
+    """The same with 8 bits a number."""
+
+    form = "SQ8"
+
+
+class Cells:
+    """Our index of labels: cells, 8 bits a number; the effort is how many cells a query visits."""
+
+    efforts = (16, 64)
+
+    def build(self, vectors, threads):
+        with use_cores(threads):
+            index = CellIndex.build(vectors)
+        self.index = replace(index, vectors=index.vectors.in_8_bits())
+
+    def search(self, queries, effort):
+        return self.index.search(queries, K, effort, threads=1)[0]
+
+    def save(self, path):
+        save_file(self.index.to_arrays(), path)
+
+    def load(self, path, mapped):
+        self.index = CellIndex.from_arrays(mapped_arrays(path) if mapped else load_file(path))
 
 
 class Usearch:
@@ -158,10 +190,12 @@ INDEXES = {
     "faiss HNSW, 8 bits": lambda: Faiss("QT_8bit"),
     "faiss HNSW, fp16": lambda: Faiss("QT_fp16"),
     "faiss IVF": FaissIvf,
+    "faiss IVF, 8 bits": FaissIvf8,
     "usearch HNSW": lambda: Usearch("f32"),
     "usearch HNSW, bf16": lambda: Usearch("bf16"),
     "usearch HNSW, i8": lambda: Usearch("i8"),
     "Shortlist, 4 parts": Parts,
+    "Shortlist, cells": Cells,
 }
 AMONG_TEXTS = ["exact", "faiss HNSW", "faiss IVF", "usearch HNSW, bf16", "Shortlist, 4 parts"]
 TRIED_WITH_DAMAGE = ["faiss HNSW", "faiss IVF", "usearch HNSW", "Shortlist, 4 parts"]

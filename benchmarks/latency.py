@@ -80,8 +80,8 @@ def start_up(folder):
     load, first, resident, own = np.median(measured, axis=0)
     size = sum(path.stat().st_size for path in Path(folder).iterdir())
     print(
-        f"{folder}: {size / 1e6:.0f} MB; import and load {load:.2f} s, first prediction {1000 * first:.0f} ms (medians of "
-        f"5 processes); then resident {resident / 1e3:.0f} MB, of which not shared files {own / 1e3:.0f} MB"
+        f"{folder}: {size / 1e6:.0f} MB; import and load {load:.2f} s, first prediction {1000 * first:.0f} ms (medians "
+        f"of 5 processes); then resident {resident / 1e3:.0f} MB, of which not shared files {own / 1e3:.0f} MB"
     )
 
 

@@ -60,12 +60,17 @@ def main(folder: Path) -> None:
     best, best_result, *_ = max(rows, key=lambda row: row[1]["P@1"])
     sections += [f"### {best}, in full", best_result.to_markdown()]
 
-    say("4. predicting")
+    say(f"4. predicting some diagnoses with {best}")
+    show_predictions(models[best])
     sections += ["## Predictions", prediction_section(models[best])]
     sections.append(f"The demo took {time.perf_counter() - started:.0f} seconds.")
     report = folder / "report.md"
     report.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     say(f"done in {time.perf_counter() - started:.0f} s. The report: {report}")
+    # The same environment, however this was called.
+    program = Path(sys.executable).parent / "shortlist"
+    shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
+    say(f"Try it yourself: {shown} serve {folder / 'models' / best}, and open the address that it tells.")
 
 
 def say(line: str) -> None:
@@ -106,6 +111,15 @@ def score_section(rows: list[tuple[str, shortlist.evaluation.Evaluation, float, 
         scores = [f"{result[metric]:.2f}" for metric in metrics]
         cells.append([f"`{recipe}`", *scores, f"{train:.1f}", f"{1000 * predict / result.texts:.3f}"])
     return tables.markdown(["recipe", *metrics, "training, s", "predicting, ms a text"], cells)
+
+
+def show_predictions(model: shortlist.model.Model) -> None:
+    for text in EXAMPLES:
+        start = time.perf_counter()
+        best = model.predict(text, k=2)
+        milliseconds = 1000 * (time.perf_counter() - start)
+        found = "; ".join(f"{p.score:.2f} {p.label} {p.name}" for p in best)
+        say(f"   {text} ({milliseconds:.1f} ms): {found}")
 
 
 def prediction_section(model: shortlist.model.Model) -> str:

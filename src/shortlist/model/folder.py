@@ -88,7 +88,7 @@ class ModelReader:
 
     def arrays(self, name: str, *needed: str) -> dict[str, np.ndarray]:
         """The arrays in a file, those that are needed for certain among them."""
-        arrays = _mapped_arrays(self.path(name))
+        arrays = mapped_arrays(self.path(name))
         for key in needed:
             if key not in arrays:
                 raise self.damaged(f"{self.prefix}{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
@@ -242,7 +242,7 @@ def _checksum(path: Path) -> str:
             return xxhash.xxh3_128(content).hexdigest()
 
 
-def _mapped_arrays(path: Path) -> dict[str, np.ndarray]:
+def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, which stay in the file: pages are read when needed."""
     from safetensors import SafetensorError, safe_open
 
