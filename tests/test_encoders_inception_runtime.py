@@ -111,7 +111,7 @@ def test_giving_the_arrays_changes_nothing_in_an_encoder_that_learns():
     [
         ("words", lambda a: a[:, :-1], r"'dimension_mix' is \(64, 64\) where \(63, 63\)"),
         ("words", lambda a: a[0], "'words' has 1 axes instead of 2"),
-        ("words", lambda a: a.astype(np.float64), "'words' is float64 instead of float32"),
+        ("words", lambda a: a.astype(np.float64), "no array 'words' of float32 or int8"),
         ("words", lambda a: None, "no array 'words'"),
         ("project", lambda a: a[:-1], r"'project' is \(31, 32\) where \(32, 32\)"),
         ("project", lambda a: a[:, :0], "'branch_weights' is"),

@@ -130,9 +130,10 @@ class TestMeans:
 
 @pytest.mark.slow
 class TestModel:
-    def test_its_members_are_plain_models_seed_after_seed(self, ensemble, data):
+    def test_its_members_are_plain_models_seed_after_seed(self, ensemble, data, tmp_path):
         assert [member.options["seed"] for member in ensemble.members] == [5, 6, 7]
-        alone = shortlist.train(data, "astec", **{**OPTIONS, "seed": 6})
+        shortlist.train(data, "astec", **{**OPTIONS, "seed": 6}).save(tmp_path / "alone")
+        alone = shortlist.load(tmp_path / "alone")
         texts = list(data.texts[:20])
         assert ensemble.members[1].predict(texts) == alone.predict(texts)
         assert ensemble.members[0].predict(texts) != alone.predict(texts)
@@ -179,7 +180,7 @@ class TestModel:
 class TestFolder:
     def test_has_every_members_files_and_the_labels_once(self, saved):
         names = sorted(path.name for path in saved.iterdir() if path.name[0] not in "12")
-        shared = {"config.json", "labels.txt", "display_names.txt"}
+        shared = {"config.json", "card.json", "labels.txt", "display_names.txt"}
         assert shared <= set(names)
         assert all(name.startswith("0.") for name in set(names) - shared)
         for number in "12":

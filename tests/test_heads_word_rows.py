@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.optimize import minimize
 
 from shortlist.errors import ModelError
 from shortlist.heads import word_rows
-from shortlist.heads.word_rows import WordRows, sorted_rows
+from shortlist.heads.word_rows import PAGE, WordRows, sorted_rows
 from shortlist.kernels.word_rows import texts_of_labels
 from shortlist.ragged import Ragged
 from shortlist.text.bag import unit_rows
@@ -58,8 +59,13 @@ def best_row(features, texts, right, cost):
 
 def dense_rows(rows, n_words):
     """Labels × words, and the biases as the last column."""
-    weights = sparse.csr_array((rows.weights, rows.words, rows.starts), shape=(len(rows.biases), n_words))
-    return np.hstack([weights.toarray(), rows.biases[:, None]]).astype(np.float64)
+    dense = np.zeros((len(rows.biases), n_words + 1))
+    dense[:, -1] = rows.biases
+    for run in range(len(rows.starts) - 1):
+        label, page = divmod(run, rows.n_pages)
+        own = slice(rows.starts[run], rows.starts[run + 1])
+        dense[label, page * PAGE + rows.words[own].astype(int)] = rows.weights[own] * rows.scales[label].astype(float)
+    return dense
 
 
 def learn(features, labels, n_labels, candidates, **options):
@@ -179,7 +185,8 @@ class TestLearn:
         one, two = (learn(features, labels, 30, candidates, threads=threads) for threads in (1, 2))
         assert_equal(two, one)
         for threads in (1, 2):
-            assert np.array_equal(one.scores(features, candidates, threads), two.scores(features, candidates))
+            words = Ragged.from_csr(features)
+            assert np.array_equal(one.scores(words, candidates, threads), two.scores(words, candidates))
 
     def test_small_weights_are_dropped_and_words_rise(self, monkeypatch):
         features, labels, candidates = random_problem(4, 60, 20, 8, 4)
@@ -219,7 +226,9 @@ class TestLearn:
         features, label, both = texts(600)
         learnt = learn(features, Ragged(np.arange(601), label.astype(np.int32)), 2 * n_twins, both)
         features, label, both = texts(400)
-        best = np.take_along_axis(both, learnt.scores(features, both).argmax(axis=1)[:, None], axis=1)[:, 0]
+        best = np.take_along_axis(both, learnt.scores(Ragged.from_csr(features), both).argmax(axis=1)[:, None], axis=1)[
+            :, 0
+        ]
         assert (best == label).mean() >= 0.98
 
 
@@ -235,20 +244,76 @@ def unsorted(features):
     return sparse.csr_array((features.data[order], features.indices[order], features.indptr), shape=features.shape)
 
 
+def rows_of(weights, rng, columns=None, n_words=None):
+    """Word rows of a dense matrix, with biases; its columns stand for words 0, 1, … or for those given."""
+    packed = Ragged.from_csr(weights)
+    columns = np.arange(weights.shape[1]) if columns is None else columns
+    biases = rng.standard_normal(len(weights)).astype(np.float32)
+    n_words = n_words or weights.shape[1]
+    return WordRows.of_words(packed.indptr, columns[packed.values], packed.weights, biases, n_words)
+
+
+def slow_scores(features, weights, biases, candidates):
+    products = features.toarray() @ weights.T + biases
+    return np.where(candidates >= 0, np.take_along_axis(products, np.maximum(candidates, 0), axis=1), -np.inf)
+
+
 class TestScores:
     @given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 12), st.integers(1, 6), st.integers(0, 7))
     def test_equal_a_dense_product(self, seed, n_texts, n_words, n_labels, k):
         rng = np.random.default_rng(seed)
         features, _, candidates = random_problem(seed, n_texts, n_words, n_labels, k)
-        weights = sparse.csr_array(rng.standard_normal((n_labels, n_words)) * (rng.random((n_labels, n_words)) < 0.4))
-        arrays = (weights.indptr.astype(np.int64), weights.indices.astype(np.int32), weights.data.astype(np.float32))
-        rows = WordRows(*arrays, rng.standard_normal(n_labels).astype(np.float32))
-        products = features.toarray() @ weights.toarray().T + rows.biases
-        expected = np.where(candidates >= 0, np.take_along_axis(products, np.maximum(candidates, 0), axis=1), -np.inf)
-        for same in (features, unsorted(features), features.astype(np.float64)):
-            scores = rows.scores(same, candidates)
-            assert scores.dtype == np.float32
-            np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+        weights = rng.standard_normal((n_labels, n_words)) * (rng.random((n_labels, n_words)) < 0.4)
+        rows = rows_of(weights.astype(np.float32), rng)
+        scores = rows.scores(Ragged.from_csr(features), candidates)
+        assert scores.dtype == np.float32
+        expected = slow_scores(features, weights, rows.biases, candidates)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+    @given(st.integers(0, 10_000), st.sampled_from([1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 7]), st.booleans())
+    @settings(max_examples=25)
+    def test_words_on_any_page(self, seed, n_words, packed):
+        """Words beyond 16 bits, those at both ends of a page among them, and labels without any on some pages."""
+        rng = np.random.default_rng(seed)
+        ends = np.array([0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE - 1, 2 * PAGE, 3 * PAGE, n_words - 1])
+        columns = np.unique(np.append(ends[ends < n_words], rng.integers(n_words, size=20)))
+        features, _, candidates = random_problem(seed, 6, len(columns), 5, 4)
+        weights = rng.standard_normal((5, len(columns))) * (rng.random((5, len(columns))) < 0.5)
+        weights[rng.integers(5)] = 0  # a label without a word
+        weights = weights.astype(np.float32)
+        rows = rows_of(weights, rng, columns, n_words)
+        assert rows.n_pages == -(-n_words // PAGE)
+        assert rows.words.dtype == np.uint16
+        WordRows.from_arrays(rows.to_arrays(), 5, n_words)
+        nearest = 1e-5
+        if packed:
+            rows = rows.in_8_bits()
+            assert rows.weights.dtype == np.int8
+            WordRows.from_arrays(rows.to_arrays(), 5, n_words)
+            # Half a step of the label for each word of the text.
+            nearest = 1e-5 + np.abs(weights).max() / 254 * np.abs(features).sum(axis=1).max()
+        of_texts = Ragged.from_csr(features)
+        of_texts = Ragged(of_texts.indptr, columns[of_texts.values].astype(np.int32), of_texts.weights)
+        expected = slow_scores(features, weights, rows.biases, candidates)
+        np.testing.assert_allclose(rows.scores(of_texts, candidates), expected, atol=nearest)
+
+    def test_in_8_bits_each_label_has_a_scale_of_its_own(self):
+        weights = np.asarray([[0, 0, 0], [1e-3, -2e-3, 0], [0, 0, 0], [50, 0, -100], [0, 0, 0]], np.float32)
+        rows = rows_of(weights, np.random.default_rng(0)).in_8_bits()
+        assert rows.weights.tolist() == [64, -127, 64, -127]
+        assert rows.scales == pytest.approx([0, 2e-3 / 127, 0, 100 / 127, 0])
+        assert (np.abs(dense_rows(rows, 3)[:, :-1] - weights).max(axis=1) <= rows.scales / 2 * (1 + 1e-4)).all()
+        assert rows.in_8_bits() is rows
+
+    def test_words_that_no_text_has_change_nothing(self):
+        """A file may name places on a page beyond the last word; nobody ever asks for them."""
+        rows = rows_of(np.ones((2, 3), np.float32), np.random.default_rng(0))
+        beyond = replace(rows, words=rows.words + np.asarray([0, 0, 60_000] * 2, np.uint16))
+        texts = Ragged(np.asarray([0, 2]), np.asarray([0, 1], np.int32), np.ones(2, np.float32))
+        both = np.asarray([[0, 1]], np.int32)
+        assert np.array_equal(
+            WordRows.from_arrays(beyond.to_arrays(), 2, 3).scores(texts, both), rows.scores(texts, both)
+        )
 
     def test_sorted_rows_leaves_what_is_sorted_alone(self):
         features = random_problem(0, 5, 5, 2, 1)[0]
@@ -266,12 +331,23 @@ class TestArrays:
         nothing = {name: array[:0] for name, array in arrays.items()} | {"starts": np.zeros(1, np.int64)}
         assert len(WordRows.from_arrays(nothing, 0, 0).words) == 0
 
-    @pytest.mark.parametrize("name", ["starts", "words", "weights", "biases"])
+    @pytest.mark.parametrize("name", ["starts", "words", "scales", "biases"])
     def test_missing_or_of_another_type_or_shape(self, arrays, name):
         right = arrays.pop(name)
         for wrong in ({}, {name: right.astype(np.float64)}, {name: right[:, None]}, {name: right[0]}):
             with pytest.raises(ModelError, match=f"no array '{name}' of {right.dtype}"):
                 WordRows.from_arrays(arrays | wrong, 8, 20)
+
+    def test_weights_missing_or_of_another_type_or_shape(self, arrays):
+        right = arrays.pop("weights")
+        for wrong in ({}, {"weights": right.astype(np.float64)}, {"weights": right[:, None]}, {"weights": right[0]}):
+            with pytest.raises(ModelError, match="one weight, float32 or int8, for each word"):
+                WordRows.from_arrays(arrays | wrong, 8, 20)
+
+    def test_of_more_words_than_a_page_are_others(self, arrays):
+        with pytest.raises(ModelError, match="8 labels and 65,537 words"):
+            WordRows.from_arrays(arrays, 8, PAGE + 1)
+        assert WordRows.from_arrays(arrays, 8, PAGE).n_pages == 1
 
     @pytest.mark.parametrize(
         ("name", "change", "message"),
@@ -280,16 +356,15 @@ class TestArrays:
             ("starts", lambda a: a[:0], "not those of 8 labels"),
             ("biases", lambda a: a[:-1], "not those of 8 labels"),
             ("biases", lambda a: np.append(a, a[:1]), "not those of 8 labels"),
-            ("weights", lambda a: a[:-1], "not those of 8 labels"),
-            ("words", lambda a: a[:-1], "not those of 8 labels"),
+            ("scales", lambda a: a[:-1], "not those of 8 labels"),
+            ("weights", lambda a: a[:-1], "one weight, float32 or int8, for each word"),
+            ("words", lambda a: a[:-1], "one weight, float32 or int8, for each word"),
             ("starts", lambda a: a + 1, "do not follow"),
             ("starts", lambda a: a - 1, "do not follow"),
             ("starts", lambda a: np.append(a[:-1], a[-1] + 1), "do not follow"),
             ("starts", lambda a: np.append(a[:-1], a[-1] - 1), "do not follow"),
             ("starts", lambda a: a[[0, 2, 1, *range(3, 9)]], "do not follow"),
             ("starts", lambda a: np.where(np.arange(9) == 4, -5, a), "do not follow"),
-            ("words", lambda a: np.where(np.arange(len(a)) == 3, np.int32(20), a), "beyond the 20"),
-            ("words", lambda a: np.where(np.arange(len(a)) == 3, np.int32(-1), a), "beyond the 20"),
         ],
     )
     def test_damage_is_refused(self, arrays, name, change, message):

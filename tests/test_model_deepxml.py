@@ -138,9 +138,11 @@ class TestVariants:
         train, test = parts
         model = shortlist.train(train, recipe="astec", **SMALL, **how)
         assert precision(model, test, train) >= 90
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", bits=32)
         texts = list(test.texts)[:10]
         assert shortlist.load(tmp_path / "model").predict(texts) == model.predict(texts)
+        model.save(tmp_path / "small")
+        assert precision(shortlist.load(tmp_path / "small"), test, train) >= 90
 
     def test_every_part_of_the_blend_is_set_from_the_held_out_texts(self, parts):
         model = shortlist.train(parts[0], recipe="astec", **SMALL)

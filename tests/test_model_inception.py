@@ -100,9 +100,12 @@ def test_every_form_learns_and_is_saved(recipe, options, tmp_path):
     model = shortlist.train(colours(), recipe=recipe, **{**SMALL, "epochs": 6, **options})
     test = colours(60, seed=1)
     assert shortlist.evaluate(model.predict_dataset(test, k=3), test, k=(1,))["P@1"] >= 90
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", bits=32)
     again = shortlist.load(tmp_path / "model")
     assert again.predict("a green thing") == model.predict("a green thing")
+    model.save(tmp_path / "small")
+    small = shortlist.load(tmp_path / "small")
+    assert shortlist.evaluate(small.predict_dataset(test, k=3), test, k=(1,))["P@1"] >= 90
     scores = [prediction.score for prediction in again.predict("a green thing", k=6)]
     assert all(0 <= score <= 1 for score in scores)
 

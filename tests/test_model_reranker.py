@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
-from tests.test_models import change_arrays
+from tests.test_models import change_arrays, put_file
 
 import shortlist
 from shortlist.data import Texts
@@ -276,7 +275,7 @@ class TestReranker:
         assert (ids >= 0).all()
 
     def test_save_and_load_change_nothing(self, reranker, vocabulary, tmp_path):
-        save_model(tmp_path / "m", "any", {}, N_LABELS, reranker.write)
+        save_model(tmp_path / "m", "any", {}, N_LABELS, 32, reranker.write, lambda reader: {})
         reader = open_model(tmp_path / "m")
         again = Reranker.read(reader, reader.config.extra, vocabulary, N_LABELS)
         texts, _ = grouped(100, 3)
@@ -285,10 +284,40 @@ class TestReranker:
         assert np.array_equal(found[1], expected[1])
         assert (again.mixture, again.n_candidates) == (reranker.mixture, reranker.n_candidates)
 
+    def test_in_8_bits_next_to_nothing_changes(self, reranker, vocabulary, tmp_path):
+        save_model(tmp_path / "m", "any", {}, N_LABELS, 8, reranker.write, lambda reader: {})
+        reader = open_model(tmp_path / "m")
+        again = Reranker.read(reader, reader.config.extra, vocabulary, N_LABELS)
+        assert again.rows.weights.dtype == np.int8
+        texts, labels = grouped(100, 3)
+        found, expected = (first_and_second(one, vocabulary, texts)[1] for one in (again, reranker))
+        assert precision(found[0], labels) >= precision(expected[0], labels) - 0.01
+        np.testing.assert_allclose(found[1][:, 0], expected[1][:, 0], atol=0.05)
+
+    def test_held_out_texts_are_kept_as_they_were_ranked_before_they_were_learnt_from(self, reranker, vocabulary):
+        """What calibration may learn from; and scores of given labels are those of their ranking."""
+        ids, probabilities = reranker.held_out_best
+        assert ids.shape == probabilities.shape == (60, 5)
+        texts, labels = grouped(60, 2)
+        word_ids = vocabulary.encode(texts)
+        candidates, first = GroupStage(vocabulary)(word_ids, 6)
+        after, scores = reranker.rerank(texts, word_ids, candidates, first, 6)
+        given = reranker.scores(texts, word_ids, after, np.take_along_axis(first, places(candidates, after), axis=1))
+        np.testing.assert_allclose(given, scores, rtol=1e-6)
+        # Once these texts are learnt from, their own labels are surer.
+        assert scores[:, 0].mean() > probabilities[:, 0].mean()
+        assert precision(after, labels) >= precision(ids, labels)
+
+
+def places(candidates, ids):
+    """Where each of the ids stands among the candidates of its row."""
+    return (candidates[:, None] == ids[:, :, None]).argmax(axis=2)
+
 
 def silenced(rows):
     """Word rows that know nothing."""
-    return type(rows)(np.zeros_like(rows.starts), rows.words[:0], rows.weights[:0], np.zeros_like(rows.biases))
+    nothing = np.zeros_like(rows.biases)
+    return type(rows)(np.zeros_like(rows.starts), rows.words[:0], rows.weights[:0], rows.scales, nothing)
 
 
 def colours(n_texts, seed=0):
@@ -312,7 +341,7 @@ def model():
 class TestWithinAModel:
     @pytest.fixture
     def folder(self, model, tmp_path):
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", bits=32)
         return tmp_path / "model"
 
     def test_it_mends_what_the_network_does_not_know(self, model):
@@ -346,7 +375,8 @@ class TestWithinAModel:
         [
             ("starts", lambda a: a[:-1]),
             ("starts", lambda a: a[::-1].copy()),
-            ("words", lambda a: a + 1000),
+            ("scales", lambda a: a[:-1]),
+            ("scales", lambda a: a.astype(np.float64)),
             ("words", lambda a: a.astype(np.int64)),
             ("weights", lambda a: a[:-1]),
             ("biases", lambda a: a[:-1]),
@@ -387,10 +417,7 @@ class TestWithinAModel:
 
     @pytest.mark.parametrize("content", [b"no tab\n", b"\xff\t1\n", b"", b"gree\t1\ngree\t1\n"])
     def test_beginnings_that_cannot_be_read_are_refused(self, folder, content):
-        (folder / BEGINNINGS).write_bytes(content)
-        config = json.loads((folder / "config.json").read_text())
-        config["files"][BEGINNINGS] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        (folder / "config.json").write_text(json.dumps(config))
+        put_file(folder, BEGINNINGS, content)
         with pytest.raises(ModelError, match="is damaged; train or fetch it again"):
             shortlist.load(folder)
 

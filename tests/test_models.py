@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 from scipy import sparse
 
 import shortlist
@@ -80,6 +81,13 @@ def model(recipe, train_part):
     return shortlist.train(train_part, recipe=recipe, **OPTIONS.get(recipe, {}))
 
 
+def decisive(text, prediction, wanted):
+    """What the words of the predicted topic did, or the words of noise."""
+    topic = prediction.label.removeprefix("label ")
+    prefix = f"topic{topic}word" if wanted else "noise"
+    return [share for share in prediction.words if text[share.start : share.end].startswith(prefix)]
+
+
 class TestEveryRecipe:
     def test_learns(self, model, recipe, train_part, test_part):
         result = shortlist.evaluate(model.predict_dataset(test_part), test_part, train=train_part)
@@ -103,11 +111,21 @@ class TestEveryRecipe:
             assert prediction.name == train_part.display_name(prediction.label)
 
     def test_save_and_load_change_nothing(self, model, test_part, tmp_path):
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", bits=32)
         again = shortlist.load(tmp_path / "model")
         texts = list(test_part.texts[:20])
         assert again.predict(texts) == model.predict(texts)
         assert (again.recipe, again.options) == (model.recipe, model.options)
+
+    def test_in_8_bits_next_to_nothing_changes(self, model, test_part, tmp_path):
+        model.save(tmp_path / "model")
+        again = shortlist.load(tmp_path / "model")
+        texts = list(test_part.texts[:50])
+        for before, after in zip(model.predict(texts, k=1), again.predict(texts, k=1), strict=True):
+            assert after[0].label == before[0].label
+            assert after[0].score == pytest.approx(before[0].score, abs=0.03)
+        again.save(tmp_path / "again")  # and nothing at all the second time
+        assert shortlist.load(tmp_path / "again").predict(texts) == again.predict(texts)
 
     def test_same_data_same_folder(self, model, recipe, train_part, tmp_path):
         model.save(tmp_path / "one")
@@ -136,6 +154,85 @@ class TestEveryRecipe:
             model.predict(["x", 3])
         with pytest.raises(OptionError, match="threads"):
             shortlist.train([("a", ["b"])], recipe="centroid", threads=0)
+
+    def test_scores_of_given_labels_are_those_of_their_ranking(self, model, test_part):
+        texts = test_part.texts[:30]
+        ids, scores = model.rank(texts, 3)
+        there = ids >= 0
+        given = model.scores(texts, np.maximum(ids, 0))
+        np.testing.assert_allclose(given[there], scores[there], rtol=1e-3, atol=1e-5)
+
+    def test_labels_below_a_least_score_are_left_out(self, model, test_part):
+        texts = list(test_part.texts[:30])
+        everything = model.predict(texts)
+        scores = sorted(prediction.score for row in everything for prediction in row)
+        least = float(scores[len(scores) // 2])
+        some = model.predict(texts, min_score=least)
+        assert some == [[prediction for prediction in row if prediction.score >= least] for row in everything]
+        ids, scores = model.rank(texts, 5, min_score=least)
+        assert (ids[scores < np.float32(least)] == -1).all()
+        assert model.predict(texts, min_score=0) == everything
+
+    @pytest.mark.parametrize("wrong", [-0.1, 1.5, True, "0.5", None, float("nan")])
+    def test_senseless_least_scores(self, model, wrong):
+        with pytest.raises(OptionError, match=r"min_score is .*; scores go from 0 to 1"):
+            model.predict("x", min_score=wrong)
+
+    @pytest.mark.parametrize("wrong", [0, -1, True, "2", None, float("nan"), float("inf")])
+    def test_senseless_efforts(self, model, test_part, wrong):
+        with pytest.raises(OptionError, match=r"effort is .*; it is a factor such as"):
+            model.predict("x", effort=wrong)
+        with pytest.raises(OptionError, match="effort is"):
+            model.predict_dataset(test_part, effort=wrong)
+
+    def test_any_effort_gives_predictions(self, model, test_part):
+        texts = list(test_part.texts[:5])
+        for effort in (0.01, 0.5, 2, 1000):
+            assert [len(row) > 0 for row in model.predict(texts, effort=effort)] == [True] * 5
+
+    def test_says_which_words_moved_a_score(self, model, recipe, test_part):
+        texts = [*test_part.texts[:15], "", "zzz qqq"]
+        plain, explained = model.predict(texts, k=2), model.predict(texts, k=2, explain=True)
+        for text, before, after in zip(texts, plain, explained, strict=True):
+            assert [prediction._replace(words=()) for prediction in after] == [p._replace(words=()) for p in before]
+            assert all(prediction.words == () for prediction in before)
+            for prediction in after if recipe != "popular" else []:
+                assert [text[start:end] for start, end, _ in prediction.words] == text.split()
+                assert np.isfinite([share.moved for share in prediction.words]).all()
+        if recipe == "popular":  # it reads no texts, so no word does anything
+            assert explained == plain
+            return
+        # The words of the topic speak for its label, and more than noise does.
+        of_topic = [s.moved for t, r in zip(texts[:15], explained, strict=False) for s in decisive(t, r[0], True)]
+        of_noise = [s.moved for t, r in zip(texts[:15], explained, strict=False) for s in decisive(t, r[0], False)]
+        assert np.mean(of_topic) > max(0, np.mean(of_noise))
+
+    def test_explains_words_beyond_ascii_where_they_stand(self, model, recipe):
+        text = "Übergänge 日本 topic3word1 — cafe\u0301"
+        for prediction in model.predict(text, k=1, explain=True) if recipe != "popular" else []:
+            words = [text[start:end] for start, end, _ in prediction.words]
+            assert words == ["Übergänge", "日", "本", "topic3word1", "cafe\u0301"]
+
+    def test_several_threads_at_once_give_what_one_gives(self, model, test_part):
+        texts = list(test_part.texts)
+        expected = [model.predict(texts[i : i + 5], threads=1) for i in range(0, 60, 5)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: model.predict(texts[i : i + 5], threads=1), range(0, 60, 5)))
+        assert found == expected
+
+    def test_has_a_card(self, model, recipe, train_part, tmp_path):
+        card = model.card
+        assert (card["recipe"], card["title"], card["n_labels"]) == (recipe, recipe, train_part.n_labels)
+        assert card["options"] == model.options
+        model.save(tmp_path / "model")
+        again = shortlist.load(tmp_path / "model").card
+        assert json.loads(json.dumps(again)) == again
+        for name, value in json.loads(json.dumps(card)).items():
+            assert again[name] == value
+        assert again["storage"]["bits"] == 8
+        assert again["created"].startswith("20")
+        sizes = [path.stat().st_size for path in (tmp_path / "model").iterdir() if path.name != "config.json"]
+        assert again["size_bytes"] == sum(sizes)
 
     def test_texts_in_any_container(self, model, test_part):
         texts = list(test_part.texts[:5])
@@ -237,14 +334,18 @@ def test_labels_with_odd_characters_survive(tmp_path):
         assert "\n" not in _escaped(name)
 
 
+def put_file(folder, name, content):
+    """Other content in a file of a model folder, with a checksum that says all is well."""
+    (folder / name).write_bytes(content)
+    config = json.loads((folder / "config.json").read_text())
+    config["files"][name] = {"bytes": len(content), "xxh3": xxhash.xxh3_128(content).hexdigest()}
+    config.pop("xxh3", None)  # of the config itself: without one, it is not compared
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def change_arrays(folder, change, name="arrays.safetensors"):
     """Other arrays in a model folder, with checksums that say all is well."""
-    path = folder / name
-    save_file({**load_file(path), **change}, path)
-    config = json.loads((folder / "config.json").read_text())
-    content = path.read_bytes()
-    config["files"][path.name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / "config.json").write_text(json.dumps(config))
+    put_file(folder, name, save({**load_file(folder / name), **change}))
 
 
 class TestModelFolder:
@@ -255,11 +356,11 @@ class TestModelFolder:
 
     def test_holds_plain_files_only(self, folder):
         names = {path.name for path in folder.iterdir()}
-        assert names == {"config.json", "labels.txt", "vocabulary.txt", "arrays.safetensors"}
+        assert names == {"config.json", "card.json", "labels.txt", "vocabulary.txt", "arrays.safetensors"}
         assert (folder / "vocabulary.txt").read_text() == "red\t1\nshoes\t1\n"
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
-    @pytest.mark.parametrize("name", ["labels.txt", "vocabulary.txt", "arrays.safetensors"])
+    @pytest.mark.parametrize("name", ["labels.txt", "vocabulary.txt", "arrays.safetensors", "card.json"])
     def test_a_changed_byte_is_noticed(self, folder, name):
         content = bytearray((folder / name).read_bytes())
         content[-1] ^= 1
@@ -276,9 +377,10 @@ class TestModelFolder:
         ("change", "message"),
         [
             ({"format_version": 99}, "format 99"),
+            ({"format_version": 1}, "has format 1, this release reads format 2. .*train the model again"),
             ({"format": "other"}, "another kind"),
             ({"recipe": "from the future"}, "from the future"),
-            ({"files": {"../evil": {"bytes": 1, "sha256": ""}}}, "outside the folder"),
+            ({"files": {"../evil": {"bytes": 1, "xxh3": ""}}}, "outside the folder"),
             ({"files": 3}, "damaged"),
             ({"files": {"labels.txt": 5}}, "damaged"),
             ({"options": None}, "damaged"),

@@ -7,13 +7,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from shortlist.errors import ModelError
 from shortlist.heads import runtime
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.kernels.shortlists import add_wanted, best_of_clusters, best_of_row, join_shortlists, top_columns
+from shortlist.kernels.shortlists import (
+    add_wanted,
+    best_of_candidates,
+    best_of_clusters,
+    best_of_row,
+    join_shortlists,
+    score_all_rows,
+    score_rows,
+    top_columns,
+    top_of,
+)
+from shortlist.model.best import best_of
 from shortlist.ragged import Ragged, bounds_of
+from shortlist.rows import Rows
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 
 NAN, INF = float("nan"), float("inf")
@@ -38,11 +50,100 @@ def small_numbers(rng, *shape):
     return rng.integers(-2, 3, shape).astype(np.float32)
 
 
-def random_head(rng, n_rows, n_features, residual=True):
+def random_head(rng, n_rows, n_features, residual=True, packed=False):
     arrays = {"weights": small_numbers(rng, n_rows, n_features), "biases": small_numbers(rng, n_rows)}
+    if packed:
+        arrays["weights"] = arrays["weights"].astype(np.int8)
+        arrays["weights.scales"] = 2 ** small_numbers(rng, n_rows)
     if residual:
         arrays["block"] = small_numbers(rng, n_features, n_features)
     return HeadRuntime(arrays, n_rows, n_features)
+
+
+def dense_logits(head, features):
+    """The logits of all rows, by one product."""
+    inner = features if head.block is None else np.maximum(features @ head.block.T, 0) + features
+    return inner @ (head.rows.values * head.rows.scales[:, None]).T + head.biases
+
+
+class TestTopOf:
+    @given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from(["ties", "wide", "close", "infinite"]))
+    def test_equals_a_stable_sort(self, seed, n, kind):
+        """Close: floats that differ in their last bits alone, so that every digit is looked at."""
+        rng = np.random.default_rng(seed)
+        scores = {
+            "ties": small_numbers(rng, n) + 0.0,
+            "wide": rng.standard_normal(n).astype(np.float32) * np.float32(10) ** rng.integers(-30, 30, n),
+            "close": (np.float32(-3.7).view(np.uint32) + rng.integers(0, 9, n)).astype(np.uint32).view(np.float32),
+            "infinite": rng.choice(np.asarray([-INF, INF, 0, 1, -1], np.float32), n),
+        }[kind].astype(np.float32)
+        for k in {1, n, int(rng.integers(1, n + 1))}:
+            canvas = np.full(k + 2, -7, np.int32)
+            top_of(scores, k, canvas[1:-1])
+            assert canvas.tolist() == [-7, *sorted(best_first(scores, k).tolist()), -7]
+
+
+class TestBestOfCandidates:
+    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 12), st.integers(0, 15))
+    def test_equals_a_stable_sort(self, seed, n_texts, n_candidates, k):
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(-1, 50, (n_texts, n_candidates)).astype(np.int32)
+        odds = np.where(ids >= 0, small_numbers(rng, *ids.shape), -INF).astype(np.float32)
+        best, probabilities = best_of(ids, odds, k)
+        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
+        assert best.dtype == np.int32
+        assert best.tolist() == np.take_along_axis(ids, order, axis=1).tolist()
+        np.testing.assert_allclose(probabilities, expit(np.take_along_axis(odds, order, axis=1)), rtol=1e-6)
+        if min(k, n_candidates):
+            canvases = [np.full((n_texts + 2, min(k, n_candidates)), -7, kind) for kind in (np.int32, np.float32)]
+            best_of_candidates(ids, odds, *(canvas[1:-1] for canvas in canvases))
+            assert canvases[0][1:-1].tolist() == best.tolist()
+            assert all((canvas[[0, -1]] == -7).all() for canvas in canvases)
+
+    def test_other_types_and_layouts_of_odds(self):
+        ids = np.arange(12, dtype=np.int32).reshape(2, 6)
+        odds = np.random.default_rng(0).standard_normal((2, 6))
+        for same in (odds, np.asfortranarray(odds), odds.astype(np.float32)):
+            assert best_of(ids, same, 3)[0].tolist() == best_of(ids, odds, 3)[0].tolist()
+
+
+class TestScoresOfRows:
+    """Few samples are scored by a kernel, many by products of matrices, candidates one by one: all the same."""
+
+    @given(
+        st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 20), st.integers(0, 6), st.booleans(), st.booleans()
+    )
+    def test_equal_a_dense_product(self, seed, n_samples, n_rows, k, residual, packed):
+        rng = np.random.default_rng(seed)
+        head, features = random_head(rng, n_rows, 3, residual, packed), small_numbers(rng, n_samples, 3)
+        expected = dense_logits(head, features)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime, "ROWS_PER_BLOCK", 6)
+            assert np.array_equal(head.logits(features), expected)
+            patch.setattr(runtime, "FEW", 0)
+            assert np.array_equal(head.logits(features), expected)
+        candidates = rng.integers(-1, n_rows, (n_samples, k)).astype(np.int32)
+        of_candidates = np.take_along_axis(expected, np.maximum(candidates, 0), axis=1)
+        found = head.logits_of(features, candidates)
+        assert np.array_equal(found, np.where(candidates >= 0, of_candidates, -INF))
+
+    @pytest.mark.parametrize("n_rows", [0, 1, 255, 256, 257, 600])
+    @pytest.mark.parametrize("kind", [np.float32, np.int8])
+    def test_kernels_fill_every_place_and_no_other(self, n_rows, kind):
+        rng = np.random.default_rng(n_rows)
+        rows = Rows(small_numbers(rng, n_rows, 5).astype(kind), 2 ** small_numbers(rng, n_rows))
+        biases, features = small_numbers(rng, n_rows), small_numbers(rng, 3, 5)
+        expected = features @ (rows.values * rows.scales[:, None]).T + biases
+        canvas = np.full((5, n_rows), -7, np.float32)
+        score_all_rows(rows.values, rows.scales, biases, features, canvas[1:-1])
+        assert np.array_equal(canvas[1:-1], expected)
+        assert (canvas[[0, -1]] == -7).all()
+        candidates = np.tile(np.arange(-1, n_rows, dtype=np.int32), (3, 1))
+        canvas = np.full((5, n_rows + 1), -7, np.float32)
+        score_rows(rows.values, rows.scales, biases, features, candidates, canvas[1:-1])
+        assert np.array_equal(canvas[1:-1, 1:], expected)
+        assert (canvas[1:-1, 0] == -INF).all()
+        assert (canvas[[0, -1]] == -7).all()
 
 
 class TestTopClusters:
@@ -114,17 +215,19 @@ def test_shortlists_joined(seed, n_rows, k, n_others, n_labels):
 
 
 class TestBestOfClusters:
-    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 6), st.integers(1, 30), st.booleans())
-    def test_the_best_rows_of_the_clusters_seen(self, seed, n_samples, n_clusters, k, residual):
+    @given(
+        st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 6), st.integers(1, 30), st.booleans(), st.booleans()
+    )
+    def test_the_best_rows_of_the_clusters_seen(self, seed, n_samples, n_clusters, k, residual, packed):
         rng = np.random.default_rng(seed)
         starts = bounds_of(rng.integers(0, 5, n_clusters) + (np.arange(n_clusters) == 0))
-        head = random_head(rng, int(starts[-1]), 3, residual)
+        head = random_head(rng, int(starts[-1]), 3, residual, packed)
         features = small_numbers(rng, n_samples, 3)
         clusters = np.full((n_samples, n_clusters), -1, np.int32)
         for line in clusters:
             seen = rng.permutation(n_clusters)[: rng.integers(0, n_clusters + 1)]
             line[rng.permutation(n_clusters)[: len(seen)]] = seen
-        logits = head.logits(features)
+        logits = dense_logits(head, features)
         rows = [
             np.asarray([row for c in line if c >= 0 for row in range(starts[c], starts[c + 1])], int)
             for line in clusters
@@ -161,7 +264,16 @@ class TestBestOfClusters:
         ids, scores = np.full((5, 4), -7, np.int32), np.full((5, 4), -7, np.float32)
         none = np.zeros((0, 0), np.float32)
         best_of_clusters(
-            weights, np.zeros(12, np.float32), starts, features, clusters, none, False, ids[1:-1], scores[1:-1]
+            weights,
+            np.ones(12, np.float32),
+            np.zeros(12, np.float32),
+            starts,
+            features,
+            clusters,
+            none,
+            False,
+            ids[1:-1],
+            scores[1:-1],
         )
         assert (ids[[0, -1]] == -7).all()
         assert (scores[[0, -1]] == -7).all()
@@ -171,14 +283,21 @@ class TestBestOfClusters:
 
 
 class TestBestOfAll:
-    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 20), st.integers(1, 30), st.integers(1, 9))
-    def test_the_best_rows_in_blocks_of_any_size(self, seed, n_samples, n_rows, k, block):
+    @given(
+        st.integers(0, 10_000),
+        st.integers(0, 8),
+        st.integers(1, 20),
+        st.integers(1, 30),
+        st.integers(1, 9),
+        st.booleans(),
+    )
+    def test_the_best_rows_in_blocks_of_any_size(self, seed, n_samples, n_rows, k, block, packed):
         rng = np.random.default_rng(seed)
-        head, features = random_head(rng, n_rows, 3), small_numbers(rng, n_samples, 3)
+        head, features = random_head(rng, n_rows, 3, packed=packed), small_numbers(rng, n_samples, 3)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runtime, "ROWS_PER_BLOCK", block)
             ids, scores = head.best(features, k)
-        logits = head.logits(features)
+        logits = dense_logits(head, features)
         expected = expected_lists([(np.arange(n_rows), line) for line in logits], min(k, n_rows))
         assert ids.tolist() == expected[0].tolist()
         assert scores.tolist() == expected[1].tolist()
@@ -239,3 +358,18 @@ def test_arrays_of_another_shape_or_type_are_refused(name):
     for wrong in (np.ones((5, 4), "f4"), right.get(name, np.ones(1)).astype(np.float64)):
         with pytest.raises(ModelError, match=name):
             HeadRuntime(right | {name: wrong}, 5, 3)
+
+
+def test_rows_in_8_bits_without_their_scales_are_refused():
+    right = {"weights": np.ones((5, 3), "i1"), "weights.scales": np.ones(5, "f4"), "biases": np.ones(5, "f4")}
+    assert HeadRuntime(right, 5, 3).logits(np.ones((1, 3), "f4")).tolist() == [[4.0] * 5]
+    for wrong in (np.ones(4, "f4"), np.ones(5), np.ones((5, 1), "f4")):
+        with pytest.raises(ModelError, match="one scale for each of the 5 rows"):
+            HeadRuntime(right | {"weights.scales": wrong}, 5, 3)
+    del right["weights.scales"]
+    with pytest.raises(ModelError, match="one scale for each of the 5 rows"):
+        HeadRuntime(right, 5, 3)
+    with pytest.raises(ModelError, match="weights is int8"):
+        HeadRuntime(
+            {"weights": np.ones((5, 4), "i1"), "weights.scales": np.ones(5, "f4"), "biases": np.ones(5, "f4")}, 5, 3
+        )

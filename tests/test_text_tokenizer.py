@@ -16,7 +16,7 @@ from shortlist.errors import OptionError
 from shortlist.kernels.words import ALONE
 from shortlist.text import Tokenizer, Vocabulary
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
-from shortlist.text.tokenizer import character_kinds
+from shortlist.text.tokenizer import _general_categories, character_kinds
 
 # Names of characters of scripts that are written without spaces.
 ALONE_NAMES = (
@@ -101,6 +101,85 @@ def test_every_character_has_the_kind_that_its_name_says():
     assert wrong == []
 
 
+@pytest.mark.slow
+def test_general_categories_are_those_of_unicode():
+    """Planes that are left out, as nothing stands on them, are really empty."""
+    expected = [unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)]
+    assert _general_categories().astype(str).tolist() == expected
+
+
+class TestSpans:
+    @given(st.text(st.characters(max_codepoint=127), max_size=40), options)
+    def test_of_ascii_are_the_words(self, text, chosen):
+        tokenizer = Tokenizer(**{**chosen, "lowercase": False})
+        # Where punctuation falls out of words, it stays in their spans.
+        dropped = chosen["split"] == "whitespace" and not chosen["keep_punctuation"]
+        found = [text[start:end] for start, end in tokenizer.spans(text)]
+        if dropped:
+            found = ["".join(c for c in word if unicodedata.category(c)[0] in "LN") for word in found]
+        assert found == tokenizer.words(text)
+
+    @given(anything | likely, options)
+    def test_of_any_text_are_its_words_where_nothing_is_normalised(self, text, chosen):
+        tokenizer = Tokenizer(**{**chosen, "lowercase": False, "normalisation": "none"})
+        spans = tokenizer.spans(text)
+        words = [word for start, end in spans for word in tokenizer.words(text[start:end])]
+        assert words == tokenizer.words(text)
+        assert len(spans) == len(words)
+        # One after the other, none empty, none beyond the end.
+        flat = [place for span in spans for place in span]
+        assert flat == sorted(flat)
+        assert all(start < end <= len(text) for start, end in spans)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "ﬁne Ｆｕｌｌ ⅷ ① ½ ﾃﾚﾋﾞ",
+            pytest.param(
+                "20 ℃ 5㎏ Sony™ 日本㈱",
+                marks=pytest.mark.xfail(
+                    strict=True, reason="symbols that only NFKC makes letters of are words, but have no span"
+                ),
+            ),
+        ],
+    )
+    def test_cut_out_leave_no_word_however_the_text_is_normalised(self, text):
+        """What `explain` does, a word at a time."""
+        left = text
+        for start, end in reversed(Tokenizer().spans(text)):
+            left = f"{left[:start]} {left[end:]}"
+        assert Tokenizer().words(left) == []
+
+    @pytest.mark.parametrize(
+        ("text", "spans"),
+        [
+            ("JBL wireless-headphones", ["JBL", "wireless", "headphones"]),
+            ("ﬁne Ｆｕｌｌ", ["ﬁne", "Ｆｕｌｌ"]),
+            ("½ cup", ["½", "cup"]),
+            ("cafe\u0301 CAFÉ", ["cafe\u0301", "CAFÉ"]),
+            ("\u0301a", ["a"]),
+            ("中文 and", ["中", "文", "and"]),
+            ("ab中c", ["ab", "中", "c"]),
+            ("हिन्दी में", ["हिन्दी", "में"]),
+            ("co\u00adoperate", ["co\u00adoperate"]),
+            ("I ❤️ NY 👍🏽", ["I", "NY"]),
+            ("𝒳𝒴 z", ["𝒳𝒴", "z"]),
+            ("Straße, Ü!", ["Straße", "Ü"]),
+            ("", []),
+            (" \u3000.,! ", []),
+        ],
+    )
+    def test_places_count_characters_and_not_bytes(self, text, spans):
+        assert [text[start:end] for start, end in Tokenizer().spans(text)] == spans
+
+    def test_split_by_whitespace_and_with_punctuation(self):
+        text = "C++ isn't  ok"
+        spans = Tokenizer(split="whitespace", keep_punctuation=True).spans(text)
+        assert [text[start:end] for start, end in spans] == ["C++", "isn't", "ok"]
+        spans = Tokenizer(keep_punctuation=True).spans("a+b")
+        assert spans == [(0, 1), (1, 2), (2, 3)]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -180,7 +259,11 @@ def test_wrong_options(wrong):
 
 
 class TestBeginnings:
-    @given(st.lists(anything | likely, max_size=6), options, st.lists(st.integers(1, 7), min_size=1, max_size=3))
+    @given(
+        st.lists(anything | likely, max_size=6),
+        options,
+        st.lists(st.integers(1, 7), min_size=1, max_size=3, unique=True),
+    )
     def test_against_words_cut_by_python(self, texts, chosen, sizes):
         tokenizer = Tokenizer(**chosen, beginnings=tuple(sizes))
         expected = [

@@ -38,6 +38,16 @@ def test_two_bags_scaled_and_put_side_by_side(train, others):
         np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-5, atol=1e-7)
 
 
+@given(texts, texts)
+def test_rows_are_the_matrix_with_rising_columns(train, others):
+    features = fitted(train)
+    rows, matrix = features.rows(others), features.transform(others)
+    assert (rows.values.dtype, rows.weights.dtype, rows.indptr.dtype) == (np.int32, np.float32, np.int64)
+    assert np.array_equal(rows.to_csr(features.n_features).toarray(), matrix.toarray())
+    for row in range(len(others)):
+        assert (np.diff(rows.row(row)) > 0).all()
+
+
 def test_rows_have_length_one_or_less_where_one_of_the_bags_is_empty():
     lengths = np.sqrt(fitted(TEXTS).transform([*TEXTS, "row", "houseboat", "xyz"]).power(2).sum(axis=1))
     both, words_alone, beginnings_alone = 1, 1 / np.hypot(1, SHARE), SHARE / np.hypot(1, SHARE)
