@@ -3,8 +3,8 @@
     python benchmarks/growth.py [--sizes 10000 30000 100000 300000 1000000] [--candidates 200] [--threads 1]
 
 Labels are points about common centres, in groups of 50, as subjects are about topics. A prediction: features of one
-text to a shortlist by the index of label centres (graphs at every size, so that sizes can be compared), the candidates'
-rows scored, the best five. A training sample: its share of a step on 256 texts with these shortlists. Fitted is
+text to a shortlist by the index of label centres, of whose cells a sixteenth is searched, the candidates' rows in 8
+bits scored, the best five. A training sample: its share of a step on 256 texts with these shortlists. Fitted is
 time = c · labels^e.
 """
 
@@ -14,15 +14,17 @@ import argparse
 import json
 import statistics
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from shortlist.heads.label_rows import LabelRows
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.ragged import Ragged
+from shortlist.rows import Rows
+from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
 from shortlist.shortlisters.merged import MergedShortlister
-from shortlist.shortlisters.neighbours import NeighbourIndex
 from shortlist.tables import plain
 
 GROUP, BATCH, QUERIES = 50, 256, 300
@@ -39,22 +41,25 @@ def measure(n_labels, chosen):
     rng = np.random.default_rng(0)
     centres = points(n_labels, chosen.features, rng)
     start = time.perf_counter()
-    index = NeighbourIndex.build(centres, exact=False, threads=chosen.threads)
+    index = CellIndex.build(centres)
     build = time.perf_counter() - start
+    index = replace(index, vectors=index.vectors.in_8_bits())
+    n_cells = max(1, len(index.cells) // 16)
     nothing = Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))
     shortlister = MergedShortlister(index, np.arange(n_labels, dtype=np.int32), None, nothing, 0, 0.0, n_labels)
     rows = LabelRows.start(n_labels, chosen.features, 2 / n_labels)
-    head = HeadRuntime({"weights": rows.weights, "biases": rows.biases}, n_labels, chosen.features)
+    stored = Rows.of_floats(rows.weights).in_8_bits().to_arrays("weights")
+    head = HeadRuntime({**stored, "biases": rows.biases}, n_labels, chosen.features)
     right = rng.integers(n_labels, size=max(QUERIES, 8 * BATCH))
     queries = unit(centres[right] + unit(rng.standard_normal((len(right), chosen.features), dtype=np.float32)))
     predictions = []
     for query in queries[:QUERIES]:
         start = time.perf_counter()
-        ids, _, _ = shortlister.shortlist(query[None], chosen.candidates, 1)
+        ids, _, _ = shortlister.shortlist(query[None], chosen.candidates, n_cells, 1)
         logits = head.logits_of(query[None], ids, 1)
         np.argsort(-logits[0])[:5]
         predictions.append(time.perf_counter() - start)
-    shortlists, _, _ = shortlister.shortlist(queries, chosen.candidates, chosen.threads)
+    shortlists, _, _ = shortlister.shortlist(queries, chosen.candidates, n_cells, chosen.threads)
     steps = []
     for begin in range(0, len(queries) - BATCH + 1, BATCH):
         block = slice(begin, begin + BATCH)

@@ -19,6 +19,7 @@ from scipy import sparse
 import shortlist
 from shortlist.cli.models import option_value
 from shortlist.heads.word_rows import WordRows
+from shortlist.ragged import Ragged
 from shortlist.tables import plain
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
@@ -57,7 +58,7 @@ class OtherClassifier:
         self.model, self.kind = model, kind
         if kind == "svm":
             features = self.features(train)
-            ids, _, _ = model.pipeline.shortlister.shortlist(features, 100)
+            ids, _, _ = model.pipeline.shortlister.shortlist(features, 100, model.searched)
             self.rows = WordRows.learn(sparse.csr_array(features), train.labels, train.n_labels, ids)
 
     def features(self, data):
@@ -66,8 +67,11 @@ class OtherClassifier:
 
     def predict_dataset(self, data):
         features = self.features(data)
-        ids, cosines, votes = self.model.pipeline.shortlister.shortlist(features, 500)
-        scores = self.rows.scores(sparse.csr_array(features), ids) if self.kind == "svm" else cosines + votes
+        ids, cosines, votes = self.model.pipeline.shortlister.shortlist(features, 500, self.model.searched)
+        if self.kind == "svm":
+            scores = self.rows.scores(Ragged.from_csr(features), ids)
+        else:
+            scores = np.where(ids >= 0, cosines + votes, -np.inf)  # cosines of what is there may be below 0
         best = np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable")[:, :5], axis=1)
         return [[self.model.label_names[i] for i in row if i >= 0] for row in best.tolist()]
 
