@@ -18,7 +18,7 @@ from shortlist.errors import ModelError, OptionError
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model import base
 from shortlist.model.calibration import Calibration
-from shortlist.model.deepxml import Pipeline
+from shortlist.model.deepxml import Blend, Pipeline
 from shortlist.model.deepxml_recipes import SliceModel
 from shortlist.model.folder import Strings, mapped_arrays, open_model
 from shortlist.ragged import Ragged
@@ -93,6 +93,31 @@ class TestEffort:
         everything = model.rank(queries, 1, effort=100)[0]
         assert (model.rank(queries, 1)[0] == everything).mean() >= 0.97
         assert (model.rank(queries, 1, effort=1e-9)[0] == everything).mean() < 1
+
+    @pytest.mark.parametrize(
+        "classifier",
+        [
+            1.0,
+            0.0,
+            pytest.param(
+                -0.5,
+                marks=pytest.mark.xfail(
+                    strict=True, reason="a factor below 0 turns the −∞ of places that are empty into the best of all"
+                ),
+            ),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:invalid value")
+    def test_places_without_a_candidate_come_last_whatever_the_blend(self, by_hand, monkeypatch, classifier):
+        """One cell holds fewer candidates than are asked for; a blend is learnt, and may come out at any sign."""
+        model, queries = by_hand
+        monkeypatch.setattr(model, "_searched", 1)
+        monkeypatch.setattr(model.pipeline, "blend", Blend(classifier, 1.0, 0.0, 0.0))
+        ids, scores = model.rank(queries, 50)
+        assert (ids == -1).any()
+        assert (ids[:, 0] >= 0).all()
+        assert (np.diff((ids >= 0).astype(int), axis=1) <= 0).all()
+        assert not scores[ids < 0].any()
 
     def test_is_kept_with_the_model(self, by_hand, tmp_path):
         model, queries = by_hand
@@ -503,13 +528,14 @@ class TestTrained:
         assert trained.predict(texts) == before
 
 
+@pytest.fixture(scope="module")
+def ensemble():
+    pytest.importorskip("torch")
+    return shortlist.train(colours(), "astec", ensemble=2, validation=0.2, **SMALL)
+
+
 @pytest.mark.slow
 class TestEnsemble:
-    @pytest.fixture(scope="class")
-    def ensemble(self):
-        pytest.importorskip("torch")
-        return shortlist.train(colours(), "astec", ensemble=2, validation=0.2, **SMALL)
-
     def test_explains(self, ensemble):
         text = "ding1 grün zeug2"
         best = ensemble.predict(text, k=1, explain=True)[0]
