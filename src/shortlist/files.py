@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+import msgspec
+
 from shortlist.errors import DataError, MissingExtraError
 
 BLOCK = 1 << 20
@@ -22,6 +24,44 @@ PIECE = 1 << 16
 STANDARD_INPUT = "-"
 PACKED = (".gz", ".zst")
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+class ArrayFacts(msgspec.Struct):
+    """What the header of a safetensors file says about an array."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+def safetensors_header(content: Any) -> tuple[dict[str, ArrayFacts], dict[str, Any], int]:
+    """Of the bytes of a safetensors file: its arrays, what else the header holds, and where the arrays begin.
+
+    A ValueError unless the arrays lie one after the other and fill the file to its end. That is what safetensors' own
+    reader looks for, too, but it opens the file by its name, which by then may be that of another file.
+    """
+    content = memoryview(content).cast("B")
+    start = 8 + int.from_bytes(content[:8], "little")
+    if len(content) < 8 or start > len(content):
+        raise ValueError("the header is longer than the file")
+    try:
+        header = msgspec.json.decode(content[8:start], type=dict[str, Any])
+        more = header.pop("__metadata__", None) or {}
+        arrays = msgspec.convert(header, dict[str, ArrayFacts])
+        more = msgspec.convert(more, dict[str, Any])
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    size = len(content) - start
+    filled = 0
+    for name, facts in sorted(arrays.items(), key=lambda item: item[1].data_offsets):
+        begin, end = facts.data_offsets
+        # A long axis needs no bytes where another axis is 0, but whatever is made for each of its places would.
+        if begin != filled or end < begin or not all(0 <= length <= len(content) for length in facts.shape):
+            raise ValueError(f"the array {name!r:.60} is not where and what the header says")
+        filled = end
+    if filled != size:
+        raise ValueError(f"the arrays have {filled:,} bytes by the header, and {size:,} in the file")
+    return arrays, more, start
 
 
 class DamagedFileError(DataError):

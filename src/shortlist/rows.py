@@ -36,10 +36,13 @@ class Rows:
         values, scales = arrays.get(name), arrays.get(f"{name}.scales")
         if values is None or values.ndim != 2 or values.dtype not in (np.float32, np.int8):
             raise ModelError(f"there is no array {name!r} of float32 or int8 with 2 axes")
+        if not values.shape[1]:
+            raise ModelError(f"the rows of {name!r} are empty")
         if values.dtype == np.float32:
             return Rows.of_floats(values)
         if scales is None or scales.dtype != np.float32 or scales.shape != (len(values),):
             raise ModelError(f"there is not one scale for each of the {len(values):,} rows of {name!r}")
+        check_finite(f"{name}.scales", scales)
         return Rows(values, scales)
 
     def to_arrays(self, name: str) -> dict[str, np.ndarray]:
@@ -70,6 +73,12 @@ class Rows:
         """Some rows (a slice, or an array of numbers in any shape) as float32."""
         values = self.values[which]
         return values if values.dtype == np.float32 else values * self.scales[which][..., None]
+
+
+def check_finite(name: str, array: np.ndarray) -> None:
+    """Refuse infinity and NaN in an array of a model; for small ones, as all of it is read."""
+    if not np.isfinite(array).all():
+        raise ModelError(f"{name!r} holds numbers that are infinite or none")
 
 
 def in_8_bits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import numpy as np
 from shortlist.errors import ModelError
 from shortlist.kernels.bags import sum_words
 from shortlist.ragged import Ragged
-from shortlist.rows import Rows
+from shortlist.rows import Rows, check_finite
 
 
 class BagRuntime:
@@ -17,6 +17,7 @@ class BagRuntime:
         self._words, self._idf, self.max_words = Rows.of_arrays(arrays, "words"), arrays.get("idf"), max_words
         if self._idf is None or self._idf.dtype != np.float32 or self._idf.shape != (len(self._words),):
             raise ModelError(f"there is not one weight (idf, float32) for each of {len(self._words):,} word vectors")
+        check_finite("idf", self._idf)
         self._own_row = np.arange(len(self._words), dtype=np.int32)
         self._relu = "relu" in arrays
         self.n_words, self.n_features = self._words.shape

@@ -39,7 +39,11 @@ class CNNRuntime:
         n_filters, self.n_features = len(self._biases), len(self._hidden_biases)
         channels, self._n_chunks = n_filters // len(WIDTHS), len(self._hidden) // max(n_filters, 1)
         shapes = [(dimensions, sum(WIDTHS) * channels), (self._n_chunks * n_filters, self.n_features)]
-        if [self._taps.shape, self._hidden.shape] != shapes or n_filters != len(WIDTHS) * channels or not n_filters:
+        if (
+            [self._taps.shape, self._hidden.shape] != shapes
+            or n_filters != len(WIDTHS) * channels
+            or not self._n_chunks
+        ):
             raise ModelError(
                 f"the encoder's taps {self._taps.shape} and hidden {self._hidden.shape} do not fit {n_filters} filters "
                 f"and words of {dimensions} dimensions"

@@ -140,7 +140,7 @@ def _check(arrays: dict[str, np.ndarray], max_words: int) -> None:
             raise _damaged(f"{name!r} is {arrays[name].shape} where {shape} would fit the other arrays")
         if arrays[name].dtype != np.float32 and name != "words":
             raise _damaged(f"{name!r} is {arrays[name].dtype} instead of float32")
-    if dimensions < LAST_WIDTH * STRIDE or not channels:
+    if dimensions < LAST_WIDTH * STRIDE or not channels or not last_channels:
         raise _damaged(f"there are {dimensions} dimensions and {channels} channels, too few for the convolutions")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from shortlist.errors import ModelError
 from shortlist.kernels.bags import sum_words
 from shortlist.ragged import Ragged
-from shortlist.rows import Rows
+from shortlist.rows import Rows, check_finite
 
 
 class MLPRuntime:
@@ -18,6 +18,8 @@ class MLPRuntime:
         for name, axes, kind in kinds:
             if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype != kind:
                 raise ModelError(f"the encoder has no array {name!r} of {kind.__name__} with {axes} axes")
+        check_finite("biases", arrays["biases"])
+        check_finite("idf", arrays["idf"])
         self._rows, self._biases = Rows.of_arrays(arrays, "words"), arrays["biases"]
         self._idf, self._buckets, self.max_words = arrays["idf"], arrays["buckets"], max_words
         self.n_words, self.n_features = len(self._buckets), len(self._biases)

@@ -9,7 +9,7 @@ import numpy as np
 from shortlist.errors import ModelError
 from shortlist.kernels.shortlists import best_of_clusters, best_of_row, score_all_rows, score_rows
 from shortlist.kernels.threads import use_threads
-from shortlist.rows import Rows
+from shortlist.rows import Rows, check_finite
 
 ROWS_PER_BLOCK = 8192
 FEW = 4  # samples
@@ -27,6 +27,8 @@ class HeadRuntime:
                 continue
             if array.shape != shapes.get(name) or (name != "weights" and array.dtype != np.float32):
                 raise ModelError(f"{name} is {array.dtype} {array.shape}; expected float32 {shapes.get(name)}")
+            if name != "weights":
+                check_finite(name, array)
 
     def inner(self, features: np.ndarray) -> np.ndarray:
         """Features behind the residual block."""

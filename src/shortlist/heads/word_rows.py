@@ -18,7 +18,7 @@ from shortlist.kernels.word_rows import learn_labels, score_candidates, texts_of
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 from shortlist.ragged import Ragged, bounds_of
-from shortlist.rows import LARGEST
+from shortlist.rows import LARGEST, check_finite
 
 # Weights nearer to zero are not kept: they are most of the weights and change next to nothing.
 LEAST_WEIGHT = 0.05
@@ -165,6 +165,8 @@ class WordRows:
             raise ModelError(f"the word rows are not those of {n_labels:,} labels and {n_words:,} words")
         if rows.starts[0] != 0 or rows.starts[-1] != len(weights) or np.any(np.diff(rows.starts) < 0):
             raise ModelError("the word rows do not follow upon each other")
+        check_finite("scales", rows.scales)
+        check_finite("biases", rows.biases)
         return rows
 
 

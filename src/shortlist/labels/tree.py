@@ -105,6 +105,8 @@ class LabelTree:
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> LabelTree:
         """The tree that `to_arrays` took apart."""
         order, starts = arrays["order"], arrays["cluster_starts"]
+        if [order.dtype, starts.dtype] != [np.int32, np.int64] or not order.ndim == starts.ndim == 1:
+            raise ModelError("the saved label tree is damaged: its arrays are not of whole numbers, int32 and int64")
         if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(order):
             raise ModelError("the saved label tree is damaged: its clusters do not cover its labels")
         if (starts[1:] < starts[:-1]).any():

@@ -100,7 +100,7 @@ class Model(ABC):
             "n_words": None if vocabulary is None else len(vocabulary),
             "options": self.options,
         }
-        return about | self.facts
+        return {**about, **self.facts, **about}  # facts come from a file, and do not overrule what is so
 
     @property
     def title(self) -> str:
@@ -138,8 +138,10 @@ class Model(ABC):
             threads = 1  # there is nothing to share out, and others to wait for
         with use_cores(threads):
             ids, scores = self._rank(inputs, _checked_k(k), threads, _checked_effort(effort))
+        ids, scores = _without_nan(ids, scores)
         if self.calibration is not None:
             scores = self.calibration.apply(scores)
+        scores = np.clip(scores, 0, 1)  # of cosines, some are a little above 1
         if _checked_score(min_score) > 0:
             ids = np.where(scores >= min_score, ids, -1)
         return ids, scores
@@ -147,8 +149,8 @@ class Model(ABC):
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
         with use_cores(threads):
-            scores = self._scores(_checked(inputs), ids, threads)
-        return scores if self.calibration is None else self.calibration.apply(scores)
+            scores = np.nan_to_num(self._scores(_checked(inputs), ids, threads))
+        return np.clip(scores if self.calibration is None else self.calibration.apply(scores), 0, 1)
 
     @overload
     def predict(  # type: ignore[overload-overlap]
@@ -293,19 +295,26 @@ class Model(ABC):
         if "calibration" in reader.config.extra:
             try:
                 model.calibration = Calibration(**reader.config.extra["calibration"])
-            except (TypeError, ValueError) as error:
-                raise reader.damaged(str(error)) from None
+            except (TypeError, ValueError, OverflowError) as error:
+                raise reader.damaged(f"its calibration: {error}") from None
         return model
 
     @classmethod
     def from_reader(cls: type[AnyModel], reader: ModelReader) -> AnyModel:
+        """The model in an open folder."""
         names = reader.strings(LABELS)
         shown: Sequence[str] = reader.strings(DISPLAY_NAMES) if reader.has(DISPLAY_NAMES) else []
         if len(names) != reader.config.n_labels or len(shown) not in (0, len(names)):
             raise reader.damaged(f"there are not {reader.config.n_labels:,} labels in it, as its config says")
+        if not len(names):
+            raise reader.damaged("it has no labels")
         model = cls.read_part(reader, {"label_names": names, "display_names": shown, "options": reader.config.options})
         if reader.has(CARD):
             model.facts = reader.json(CARD) | reader.facts()
+            examples = model.facts.get("examples", [])
+            if not isinstance(examples, list) or not all(isinstance(text, str) for text in examples):
+                raise reader.damaged(f"the examples in {CARD} are not a list of texts")
+        reader.check_config()
         return model
 
 
@@ -344,6 +353,16 @@ def _checked(texts: Any) -> Any:
         if not isinstance(text, str):
             raise OptionError(f"text {i} is of type {type(text).__name__}; predict takes a text or a list of texts")
     return Texts.from_strings(texts)
+
+
+def _without_nan(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels whose score is no number, left out: only weights that are none themselves, or far too large, do that."""
+    strange = np.isnan(scores)
+    if not strange.any():
+        return ids, scores
+    last = np.argsort(strange | (ids < 0), axis=1, kind="stable")
+    ids, scores = np.where(strange, -1, ids), np.where(strange, 0, scores)
+    return np.take_along_axis(ids, last, axis=1), np.take_along_axis(scores, last, axis=1)
 
 
 def _count(inputs: Any) -> int:

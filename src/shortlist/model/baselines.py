@@ -81,6 +81,8 @@ class PopularModel(Model):
         shares = reader.arrays(ARRAYS, "shares")["shares"]
         if shares.dtype.kind != "f" or shares.shape != (len(common["label_names"]),):
             raise reader.damaged("it does not have one share for each label")
+        if not 0 <= shares.min() <= shares.max() <= 1:  # nor is it so for NaN
+            raise reader.damaged("its shares are not from 0 to 1")
         return cls(shares, **common)
 
 
@@ -208,6 +210,8 @@ class CentroidModel(Model):
                 or len(vocabulary) != words.shape[0]
             ):
                 raise reader.damaged("its vocabulary, the idf and the rows of weights are not of one length")
+            if not np.isfinite(tf_idf.idf).all():
+                raise reader.damaged("its idf holds numbers that are infinite or none")
         return cls(sparse.csr_array(words.T), vocabulary, tf_idf, **common)
 
 
@@ -227,6 +231,7 @@ def _check_rows(
 
 def _read_vocabulary(reader: ModelReader) -> Vocabulary:
     try:
-        return Vocabulary.load(reader.path(VOCABULARY), reader.config.extra["vocabulary"])
+        config = reader.config.extra["vocabulary"]
+        return Vocabulary.of_content(reader.content(VOCABULARY), reader.path(VOCABULARY), config)
     except (KeyError, TypeError, AttributeError, ValueError, DataError) as error:
         raise reader.damaged(f"its vocabulary cannot be read: {error!r}") from None

@@ -48,6 +48,8 @@ class Calibration:
     probabilities: list[float]
 
     def __post_init__(self) -> None:
+        if not all(isinstance(value, int | float) for value in (*self.scores, *self.probabilities)):
+            raise TypeError("the points of the calibration are not numbers")
         points = np.array([self.scores, self.probabilities], np.float64)
         if points.ndim != 2 or points.shape[1] < 2 or not np.isfinite(points).all() or (np.diff(points) < 0).any():
             raise ValueError("the calibration is not a rising curve")

@@ -12,7 +12,7 @@ from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model.best import best_of
-from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.model.inception import part_of
 from shortlist.model.options import TextOptions
 from shortlist.model.text_model import ARRAYS, TextModel
@@ -171,39 +171,57 @@ class DeepXMLModel(TextModel):
         n_labels, options = len(common["label_names"]), common["options"]
         try:
             of_texts = cls._read_words(reader, n_labels)
-            encoder = cls.Runtime(part_of(arrays, "encoder"), options["max_words"])
+            encoder = cls.Runtime(part_of(arrays, "encoder"), whole_number(options["max_words"], "max_words"))
             n_words = len(of_texts["vocabulary"])
             if encoder.n_words != n_words:
                 raise ModelError(f"the vocabulary has {n_words:,} words, and there are {encoder.n_words:,} vectors")
-            texts = NeighbourIndex.load(reader.path(TEXTS), verify=False) if reader.has(TEXTS) else None
+            texts = None
+            if reader.has(TEXTS):
+                texts = NeighbourIndex.of_content(reader.content(TEXTS), reader.path(TEXTS), verify=False)
             shortlister = MergedShortlister(
                 CellIndex.from_arrays(part_of(arrays, "centres")),
                 arrays["owner"],
                 texts,
                 Ragged(arrays["text_labels.indptr"], arrays["text_labels.values"]),
-                options["neighbours"],
-                options["share"],
+                whole_number(options["neighbours"], "neighbours", 0 if texts is None else 1),
+                finite_number(options["share"], "share", 0, 1),
                 n_labels,
             )
-            check_shortlister(shortlister)
+            check_shortlister(shortlister, encoder.n_features)
             head = HeadRuntime(part_of(arrays, "extreme"), n_labels, encoder.n_features)
-            pipeline = Pipeline(encoder, shortlister, head, options["shortlist"])
-            pipeline.blend = Blend(**reader.config.extra["blend"])
+            pipeline = Pipeline(encoder, shortlister, head, whole_number(options["shortlist"], "shortlist"))
+            blend = reader.config.extra["blend"].items()
+            pipeline.blend = Blend(**{name: finite_number(value, name) for name, value in blend})
             own = {name: array for name, array in arrays.items() if name.startswith(("encoder.", "extreme."))}
             return cls(pipeline, own, **of_texts, **common)
         except (KeyError, TypeError, AttributeError, ValueError, DataError, ModelError) as error:
             raise reader.damaged(str(error)) from None
 
 
-def check_shortlister(shortlister: MergedShortlister) -> None:
+def check_shortlister(shortlister: MergedShortlister, n_features: int) -> None:
     """A compiled loop follows these arrays blindly, and they come from files."""
     owner, labels = shortlister.owner, shortlister.text_labels
-    if owner.dtype != np.int32 or len(owner) != len(shortlister.centres):
+    for name, array, kind in (
+        ("owner", owner, np.int32),
+        ("text_labels.indptr", labels.indptr, np.int64),
+        ("text_labels.values", labels.values, np.int32),
+    ):
+        if array.dtype != kind or array.ndim != 1:
+            raise ModelError(f"{name!r} is {array.dtype} {array.shape}; expected {kind.__name__} with 1 axis")
+    if not 0 < len(owner) == len(shortlister.centres):
         raise ModelError(f"there are {len(shortlister.centres):,} centres and {len(owner):,} owners")
+    # With a centre for each label, nothing is merged, and nobody asks whose a centre is.
+    if len(owner) == shortlister.n_labels and not np.array_equal(owner, np.arange(len(owner))):
+        raise ModelError("there are as many centres as labels, but not one for each")
+    widths = {shortlister.centres.cells.shape[1]} | ({shortlister.texts.dimensions} if shortlister.texts else set())
+    if widths != {n_features}:
+        raise ModelError(f"features have {n_features} dimensions, and what they are compared with {sorted(widths)}")
     for ids in (owner, labels.values):
         if len(ids) and not 0 <= ids.min() <= ids.max() < shortlister.n_labels:
             raise ModelError(f"the shortlister names labels beyond the {shortlister.n_labels:,} there are")
     n_texts = 0 if shortlister.texts is None else len(shortlister.texts)
+    if shortlister.texts is not None and not n_texts:
+        raise ModelError("there are no texts in the index of texts")
     if len(labels) < n_texts or labels.indptr[0] != 0 or labels.indptr[-1] != len(labels.values):
         raise ModelError(f"there are {n_texts:,} texts in the index and labels of {len(labels):,}")
     if np.any(np.diff(labels.indptr) < 0):

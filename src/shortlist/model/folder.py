@@ -8,22 +8,31 @@ folder is ever executed.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 
 from shortlist.errors import ModelError
-from shortlist.files import write_folder_atomically
+from shortlist.files import ArrayFacts, safetensors_header, write_folder_atomically
 from shortlist.rows import in_8_bits
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 2
 CONFIG, CARD, LABELS, DISPLAY_NAMES = "config.json", "card.json", "labels.txt", "display_names.txt"
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
+# What a file of a model can be called: nothing that could lead elsewhere on any system.
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+LARGEST_CONFIG = 1 << 26
+# Of opening a folder that is replaced each time.
+MOST_ATTEMPTS = 3
 
 
 class FileFacts(msgspec.Struct):
@@ -44,6 +53,7 @@ class ModelConfig(msgspec.Struct):
     n_labels: int
     extra: dict[str, Any]
     files: dict[str, FileFacts]
+    xxh3: str = ""  # of all the others; models from before there was one have none
 
 
 class ModelWriter:
@@ -76,19 +86,23 @@ class ModelWriter:
 
 
 class ModelReader:
-    """Gives out the files of a model, after their checksums were compared."""
+    """Gives out the contents of a model's files, which were opened once, and their checksums compared."""
 
-    def __init__(self, folder: Path, config: ModelConfig, prefix: str = "") -> None:
+    def __init__(
+        self, folder: Path, config: ModelConfig, contents: Mapping[str, Any], written: float = 0, prefix: str = ""
+    ) -> None:
+        """`contents`: bytes by the name of the file, or a mapping of it; `written`: when, in seconds since 1970."""
         self.folder, self.config, self.prefix = folder, config, prefix
+        self._contents, self._written = contents, written
 
     def part(self, prefix: str, options: dict[str, Any], extra: dict[str, Any]) -> ModelReader:
         """A reader of what `ModelWriter.part` wrote, with that model's own options and extra."""
         config = msgspec.structs.replace(self.config, options=options, extra=extra)
-        return ModelReader(self.folder, config, self.prefix + prefix)
+        return ModelReader(self.folder, config, self._contents, self._written, self.prefix + prefix)
 
     def arrays(self, name: str, *needed: str) -> dict[str, np.ndarray]:
         """The arrays in a file, those that are needed for certain among them."""
-        arrays = mapped_arrays(self.path(name))
+        arrays = arrays_of(self.content(name), self.path(name))
         for key in needed:
             if key not in arrays:
                 raise self.damaged(f"{self.prefix}{name} lacks the array {key!r} of recipe {self.config.recipe!r}")
@@ -97,12 +111,12 @@ class ModelReader:
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The records of a file of JSON lines."""
         try:
-            return msgspec.json.Decoder(dict[str, Any]).decode_lines(self.path(name).read_bytes())
-        except msgspec.DecodeError as error:
+            return msgspec.json.Decoder(dict[str, Any]).decode_lines(self.content(name))
+        except (ValueError, RecursionError) as error:  # as msgspec's own are, and Unicode's
             raise self.damaged(f"{self.prefix}{name} is not JSON lines: {error}") from None
 
     def strings(self, name: str) -> Strings:
-        content = self.path(name).read_bytes()
+        content = self.content(name)
         try:
             content.decode()
         except UnicodeDecodeError as error:
@@ -112,27 +126,40 @@ class ModelReader:
     def facts(self) -> dict[str, Any]:
         """What the files themselves say: how large they are, and when they were written."""
         size = sum(facts.bytes for facts in self.config.files.values())
-        written = datetime.fromtimestamp((self.folder / CONFIG).stat().st_mtime, UTC)
+        written = datetime.fromtimestamp(self._written, UTC)
         return {"size_bytes": size, "created": written.isoformat(timespec="seconds")}
 
     def json(self, name: str) -> dict[str, Any]:
         try:
-            return msgspec.json.decode(self.path(name).read_bytes(), type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
+            return msgspec.json.decode(self.content(name), type=dict[str, Any])
+        except (ValueError, RecursionError) as error:  # as msgspec's own are, and Unicode's
             raise self.damaged(f"{self.prefix}{name} is not JSON: {error}") from None
 
+    def content(self, name: str) -> Any:
+        """The bytes of a file; of a file of arrays a mapping."""
+        if not self.has(name):
+            raise ModelError(
+                f"{self.folder}: the model has no file {self.prefix}{name}; it is not whole. Train or fetch it again."
+            )
+        return self._contents[f"{self.prefix}{name}"]
+
     def path(self, name: str) -> Path:
-        name = f"{self.prefix}{name}"
-        if name not in self.config.files:
-            raise ModelError(f"{self.folder}: the model has no file {name}; it is not whole. Train or fetch it again.")
-        return self.folder / name
+        """For messages: by now there may be another file."""
+        return self.folder / f"{self.prefix}{name}"
 
     def has(self, name: str) -> bool:
         return f"{self.prefix}{name}" in self.config.files
 
+    def check_config(self) -> None:
+        """Refuse a config that is not the one that was saved; what else is wrong with it says more, and comes first."""
+        if self.config.xxh3 and self.config.xxh3 != config_checksum(self.config):
+            raise ModelError(
+                f"{self.folder}: {CONFIG} is not the file that was saved (checksum differs). Fetch it again."
+            )
+
     def damaged(self, what: str) -> ModelError:
         """The error to raise where the content of a file makes no sense."""
-        return ModelError(f"{self.folder}: the model is damaged; train or fetch it again ({what}).")
+        return ModelError(f"{self.folder}: the model is damaged; train or fetch it again ({what:.300}).")
 
 
 def save_model(
@@ -156,11 +183,16 @@ def save_model(
     check_replaceable(folder)
     with write_folder_atomically(folder) as beside:
         extra = fill(ModelWriter(beside, bits))
-        files = {path.name: FileFacts(path.stat().st_size, _checksum(path)) for path in sorted(beside.iterdir())}
+        files = {path.name: _file_facts(path) for path in sorted(beside.iterdir())}
         config = ModelConfig(FORMAT, FORMAT_VERSION, __version__, recipe, options, n_labels, extra, files)
-        _write_json(beside / CARD, card_of(ModelReader(beside, config)))
-        files[CARD] = FileFacts((beside / CARD).stat().st_size, _checksum(beside / CARD))
-        _write_json(beside / CONFIG, config)
+        _write_json(beside / CARD, card_of(ModelReader(beside, config, _contents(beside, config))))
+        files[CARD] = _file_facts(beside / CARD)
+        _write_json(beside / CONFIG, msgspec.structs.replace(config, xxh3=config_checksum(config)))
+
+
+def _file_facts(path: Path) -> FileFacts:
+    with path.open("rb") as file:
+        return FileFacts(path.stat().st_size, _checksum(_mapped(file)))
 
 
 def _write_json(path: Path, content: Any) -> None:
@@ -174,7 +206,7 @@ def check_replaceable(folder: Path) -> None:
     if not is_model(folder):
         raise ModelError(f"{folder} exists and is not a model: nothing was written. Choose another folder.")
     try:
-        config = _read_config(folder)
+        config, _ = _read_config(folder)
     except ModelError as error:
         raise ModelError(f"{error} Nothing was written; choose another folder.") from None
     strange = sorted({path.name for path in folder.iterdir()} - {CONFIG, *config.files})
@@ -186,82 +218,162 @@ def check_replaceable(folder: Path) -> None:
 
 
 def open_model(folder: str | Path) -> ModelReader:
-    """Check a model folder and open it for reading."""
+    """Check a model folder and open it for reading.
+
+    If it is replaced meanwhile, that is the old model or the new one, and never some files of each.
+    """
     folder = Path(folder)
+    for _ in range(MOST_ATTEMPTS - 1):
+        before = _identity(folder)
+        try:
+            return _open(folder)
+        except ModelError:
+            if _identity(folder) == before:
+                raise
+    return _open(folder)
+
+
+def _open(folder: Path) -> ModelReader:
     if not folder.is_dir():
         raise ModelError(f"{folder}: there is no such model folder. Check the path, or train one first.")
     if not (folder / CONFIG).is_file():
         raise ModelError(f"{folder}: not a model folder: there is no {CONFIG} in it.")
-    config = _read_config(folder)
-    for name, facts in config.files.items():
-        path = folder / name
-        if Path(name).name != name:
-            raise ModelError(f"{folder}: {CONFIG} names a file outside the folder ({name!r}).")
-        if not path.is_file():
-            raise ModelError(f"{folder}: {name} is missing. Fetch the whole folder again.")
-        if path.stat().st_size != facts.bytes or _checksum(path) != facts.xxh3:
-            raise ModelError(
-                f"{folder}: {name} is not the file that was saved (size or checksum differ). Fetch it again."
-            )
-    return ModelReader(folder, config)
+    config, written = _read_config(folder)
+    return ModelReader(folder, config, _contents(folder, config), written)
 
 
-def _read_config(folder: Path) -> ModelConfig:
+def _identity(folder: Path) -> tuple[int, int] | None:
     try:
-        content = msgspec.json.decode((folder / CONFIG).read_bytes())
+        facts = folder.stat()
+    except (OSError, ValueError):
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _contents(folder: Path, config: ModelConfig) -> dict[str, Any]:
+    """What is in each file of a model. Opened once: what is compared with the checksum is what will be used."""
+    contents: dict[str, Any] = {}
+    for name, facts in config.files.items():
+        if not FILE_NAME.fullmatch(name):
+            raise ModelError(f"{folder}: {CONFIG} names a file outside the folder ({name!r:.60}).")
+        with _opened(folder, name) as file:
+            same_size = os.fstat(file.fileno()).st_size == facts.bytes
+            if same_size:  # if not, it may be of any size
+                contents[name] = _mapped(file) if name.endswith(".safetensors") else file.read()
+            if not same_size or _checksum(contents[name]) != facts.xxh3:
+                raise ModelError(
+                    f"{folder}: {name} is not the file that was saved (size or checksum differ). Fetch it again."
+                )
+    return contents
+
+
+@contextmanager
+def _opened(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A file of a model, if it is a plain one: a pipe could be waited for, and a device read, for ever."""
+
+    def open_at_once(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    try:
+        with open(folder / name, "rb", opener=open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ModelError(f"{folder}: {name} is not a file but something else. Fetch the whole folder again.")
+            yield file
+    except FileNotFoundError:
+        raise ModelError(f"{folder}: {name} is missing. Fetch the whole folder again.") from None
+    except OSError as error:
+        raise ModelError(f"{folder}: {name} cannot be read: {error.strerror or error}.") from None
+
+
+def _mapped(file: BinaryIO) -> Any:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+
+
+def _config_content(folder: Path) -> tuple[bytes, float]:
+    """The bytes of the config, and when it was written."""
+    with _opened(folder, CONFIG) as file:
+        facts = os.fstat(file.fileno())
+        if facts.st_size > LARGEST_CONFIG:
+            raise ModelError(f"{folder}: {CONFIG} is damaged (it has {facts.st_size:,} bytes). Fetch the model again.")
+        return file.read(), facts.st_mtime
+
+
+def _read_config(folder: Path) -> tuple[ModelConfig, float]:
+    raw, written = _config_content(folder)
+    try:
+        content = msgspec.json.decode(raw)
         # Kind and version first: what another kind or version holds beside them is not for us to judge.
         if isinstance(content, dict):
             kind, version = content.get("format", FORMAT), content.get("format_version", FORMAT_VERSION)
             if kind != FORMAT:
-                raise ModelError(f"{folder}: {CONFIG} is of another kind of model ({kind!r}).")
+                raise ModelError(f"{folder}: {CONFIG} is of another kind of model ({kind!r:.60}).")
             if version != FORMAT_VERSION:
                 raise ModelError(
-                    f"{folder}: the model has format {version}, this release reads format {FORMAT_VERSION}. "
+                    f"{folder}: the model has format {version!r:.60}, this release reads format {FORMAT_VERSION}. "
                     "Use the release that wrote it, or train the model again."
                 )
-        return msgspec.convert(content, ModelConfig)
-    except (msgspec.DecodeError, RecursionError) as error:  # a ValidationError is a DecodeError
+        return msgspec.convert(content, ModelConfig), written
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{folder}: {CONFIG} is damaged ({error}). Train or fetch the model again.") from None
 
 
 def is_model(folder: Path) -> bool:
     """Whether this looks like a model folder."""
     try:
-        return msgspec.json.decode((folder / CONFIG).read_bytes())["format"] == FORMAT
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
+        return msgspec.json.decode(_config_content(folder)[0])["format"] == FORMAT
+    except (ModelError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
-def _checksum(path: Path) -> str:
+def _checksum(content: Any) -> str:
     import xxhash
 
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            return xxhash.xxh3_128().hexdigest()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return xxhash.xxh3_128(content).hexdigest()
+    return xxhash.xxh3_128(content).hexdigest()
+
+
+def config_checksum(config: ModelConfig) -> str:
+    """Of what a config says, not of how it is written down."""
+    return _checksum(msgspec.json.encode(msgspec.structs.replace(config, xxh3=""), order="sorted"))
 
 
 def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, which stay in the file: pages are read when needed."""
-    from safetensors import SafetensorError, safe_open
+    with _opened(path.parent, path.name) as file:
+        return arrays_of(_mapped(file), path)
 
+
+def arrays_of(content: Any, path: Path) -> dict[str, np.ndarray]:
+    """The arrays in the content of a safetensors file, where they lie."""
     try:
-        with safe_open(path, "numpy"):  # compares lengths and places of the arrays with the file's
-            pass
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = msgspec.json.decode(file.read(length))
-            header.pop("__metadata__", None)
-            content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)[8 + length :]
-        return {name: _array(content, facts) for name, facts in header.items()}
-    except (SafetensorError, msgspec.DecodeError, KeyError, TypeError, ValueError, OSError) as error:
-        raise ModelError(f"{path}: not a readable safetensors file ({error}).") from None
+        arrays, _, start = safetensors_header(content)
+        data = np.frombuffer(content, np.uint8)[start:]
+        return {name: _array(data, facts) for name, facts in arrays.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: not a readable safetensors file ({error}). Train or fetch the model again."
+        ) from None
 
 
-def _array(content: np.ndarray, facts: dict[str, Any]) -> np.ndarray:
-    begin, end = facts["data_offsets"]
-    return content[begin:end].view(DTYPES[facts["dtype"]]).reshape(facts["shape"])
+def _array(data: np.ndarray, facts: ArrayFacts) -> np.ndarray:
+    begin, end = facts.data_offsets
+    array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
+    if not array.flags.aligned:  # for such, every compiled loop would be compiled anew
+        raise ValueError("an array does not begin at a multiple of its numbers' size")
+    return array
+
+
+def whole_number(value: Any, what: str, least: int = 1, most: int = 2**31 - 1) -> int:
+    """A number from a config that something is to be counted by."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ModelError(f"{what} is {value!r:.60}; expected a whole number from {least} to {most:,}")
+    return value
+
+
+def finite_number(value: Any, what: str, least: float = -1e6, most: float = 1e6) -> float:
+    """A number from a config to calculate with."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ModelError(f"{what} is {value!r:.60}; expected a number from {least:g} to {most:g}")
+    return float(value)
 
 
 class Strings(Sequence[str]):

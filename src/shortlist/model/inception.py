@@ -16,7 +16,7 @@ from shortlist.encoders.inception_runtime import InceptionRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.labels.tree import LabelTree
-from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.folder import ModelReader, ModelWriter, whole_number
 from shortlist.model.options import TextOptions
 from shortlist.model.text_model import ARRAYS, TextModel
 from shortlist.odds import expit
@@ -93,7 +93,8 @@ class Network:
         self.n_words = self.encoder.n_words
         self.extreme = HeadRuntime(part_of(arrays, "extreme"), n_labels, self.encoder.n_features)
         self.tree = self.meta = None
-        if "meta.weights" in arrays:
+        # Where there is any of it, all is needed: without, rows in the order of the tree would pass for labels.
+        if any(name.startswith(("meta.", "tree.")) for name in arrays):
             self.tree = LabelTree.from_arrays(part_of(arrays, "tree"))
             if self.tree.n_labels != n_labels:
                 raise ModelError(f"the label tree has {self.tree.n_labels:,} labels, and there are {n_labels:,}")
@@ -179,7 +180,8 @@ class InceptionModel(TextModel):
     @classmethod
     def at_work(cls, arrays: dict[str, np.ndarray], options: dict[str, Any], n_labels: int) -> Any:
         """The arrays of a model with these options, ready to rank."""
-        return Network(cls.Runtime, arrays, options["max_words"], n_labels, options.get("form") == "lightxml")
+        max_words = whole_number(options["max_words"], "max_words")
+        return Network(cls.Runtime, arrays, max_words, n_labels, options.get("form") == "lightxml")
 
     @classmethod
     def train(cls, dataset: Dataset, options: JointOptions) -> InceptionModel:
@@ -218,3 +220,4 @@ class InceptionPlusModel(InceptionModel):
 
     recipe = "inceptionxml+"
     Options = InceptionPlusOptions
+    needed = (*InceptionModel.needed, "meta.weights", "meta.biases", "tree.order", "tree.cluster_starts")

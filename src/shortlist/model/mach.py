@@ -17,6 +17,7 @@ from shortlist.errors import ModelError
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.kernels.shortlists import best_of_row
 from shortlist.kernels.threads import use_threads
+from shortlist.model.folder import whole_number
 from shortlist.model.inception import InceptionModel, JointOptions, part_of
 from shortlist.odds import expit
 from shortlist.ragged import Ragged
@@ -104,7 +105,7 @@ class MachModel(InceptionModel):
 
     @classmethod
     def at_work(cls, arrays: dict[str, np.ndarray], options: dict[str, Any], n_labels: int) -> Repetitions:
-        return Repetitions(arrays, options["max_words"], n_labels)
+        return Repetitions(arrays, whole_number(options["max_words"], "max_words"), n_labels)
 
     @classmethod
     def train(cls, dataset: Dataset, options: JointOptions) -> MachModel:

@@ -163,7 +163,7 @@ def load(folder: str | Path) -> Model:
     name = reader.config.recipe
     if name not in recipes():
         raise ModelError(
-            f"{folder}: the model's recipe {name!r} is not known to this release; a newer one may read it."
+            f"{folder}: the model's recipe {name!r:.60} is not known to this release; a newer one may read it."
         )
     if ENSEMBLE in reader.config.options:
         return EnsembleModel.from_reader(reader)

@@ -14,9 +14,10 @@ from shortlist.heads.word_rows import WordRows
 from shortlist.lazy import sparse
 from shortlist.model.best import best_of
 from shortlist.model.calibration import fit_odds
-from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.odds import expit, log_odds
 from shortlist.ragged import Ragged
+from shortlist.rows import check_finite
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.word_features import WordFeatures
 
@@ -149,15 +150,16 @@ class Reranker:
     @staticmethod
     def read(reader: ModelReader, config: dict[str, Any], vocabulary: Vocabulary, n_labels: int) -> Reranker:
         arrays = reader.arrays(ROWS, "starts", "words", "weights", "biases", "idf", "beginnings_idf")
-        beginnings = Vocabulary.load(reader.path(BEGINNINGS), config["beginnings"])
+        beginnings = Vocabulary.of_content(reader.content(BEGINNINGS), reader.path(BEGINNINGS), config["beginnings"])
         idf, beginnings_idf = arrays.pop("idf"), arrays.pop("beginnings_idf")
         for known, values in ((vocabulary, idf), (beginnings, beginnings_idf)):
             if values.shape != (len(known),) or values.dtype != np.float32:
                 raise ModelError(f"there are {len(known):,} words, but weights of {values.shape}")
+            check_finite("idf", values)
         features = WordFeatures(vocabulary, beginnings, TfIdf(idf), TfIdf(beginnings_idf))
         rows = WordRows.from_arrays(arrays, n_labels, features.n_features)
-        mixture = Mixture(**{name: float(value) for name, value in config["mixture"].items()})
-        return Reranker(features, rows, mixture, int(config["candidates"]))
+        mixture = Mixture(**{name: finite_number(value, name) for name, value in config["mixture"].items()})
+        return Reranker(features, rows, mixture, whole_number(config["candidates"], "candidates"))
 
 
 def right_pairs(ids: np.ndarray, labels: Ragged, n_labels: int) -> np.ndarray:

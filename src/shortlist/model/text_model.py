@@ -48,7 +48,7 @@ class TextModel(Model):
         self._searched = number
 
     def _searched_with(self, effort: float) -> int:
-        return max(1, round(effort * self.searched))
+        return max(1, round(min(effort * self.searched, 2**31)))
 
     @abstractmethod
     def _first_rank(
@@ -96,12 +96,12 @@ class TextModel(Model):
     def _read_words(reader: ModelReader, n_labels: int) -> dict[str, Any]:
         """The arguments of `TextModel.__init__` again."""
         extra = reader.config.extra
-        vocabulary = Vocabulary.load(reader.path(VOCABULARY), extra["vocabulary"])
+        vocabulary = Vocabulary.of_content(reader.content(VOCABULARY), reader.path(VOCABULARY), extra["vocabulary"])
         reranker = None
         if "reranker" in extra:
             reranker = Reranker.read(reader, extra["reranker"], vocabulary, n_labels)
         searched = extra["searched"]
-        if not isinstance(searched, int) or searched < 1:
-            raise ModelError(f"{searched!r} cells are to be searched")
+        if isinstance(searched, bool) or not isinstance(searched, int) or not 1 <= searched < 2**31:
+            raise ModelError(f"{searched!r:.60} cells are to be searched")
         records = reader.lines(METRICS)
         return {"vocabulary": vocabulary, "records": records, "reranker": reranker, "searched": searched}

@@ -109,4 +109,6 @@ class CellIndex:
             raise ModelError("the cells of the index do not follow upon each other")
         if len(order) and not 0 <= order.min() <= order.max() < len(order):
             raise ModelError(f"the index names vectors beyond the {len(order):,} there are")
+        if len(order) and np.bincount(order).max() > 1:  # some label would be found twice, another never
+            raise ModelError("the index names a vector twice")
         return CellIndex(cells, starts, order, vectors)

@@ -62,7 +62,7 @@ class MergedShortlister:
             found, of_found = self.centres.search(some, self.n_searched(k), n_cells, threads)
             texts, of_texts = np.full((len(some), 1), -1, np.int32), np.zeros((len(some), 1), np.float32)
             if self.texts is not None:
-                texts, of_texts = self.texts.search(some, min(self.n_texts, len(self.texts)), threads)
+                texts, of_texts = self.texts.search(np.nan_to_num(some), min(self.n_texts, len(self.texts)), threads)
             with use_threads(threads) as n_shares:
                 merge_neighbours(
                     found,

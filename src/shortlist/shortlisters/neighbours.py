@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
-from shortlist.files import write_atomically
+from shortlist.files import safetensors_header, write_atomically
 from shortlist.kernels.shortlists import best_of_row, top_columns
 from shortlist.kernels.threads import use_threads
 
@@ -173,7 +173,7 @@ class NeighbourIndex:
     def _search_graphs(self, queries: np.ndarray, k: int, threads: int | None) -> tuple[np.ndarray, np.ndarray]:
         faiss = _import_faiss()
         n_parts = len(self._graphs)
-        parameters = faiss.SearchParametersHNSW(efSearch=max(self.search_effort, k))
+        parameters = faiss.SearchParametersHNSW(efSearch=min(max(self.search_effort, k), self.n_vectors))
 
         def search_all_parts(first: int) -> tuple[np.ndarray, np.ndarray]:
             some = queries[first : first + QUERIES_AT_ONCE]
@@ -223,11 +223,21 @@ class NeighbourIndex:
         if search_effort is not None:
             _check_search_effort(search_effort)
         try:
-            facts, start, arrays = _read_header(path)
-            buffer = np.memmap(path, np.uint8, "r") if memory_mapped else np.fromfile(path, np.uint8)
+            content = np.memmap(path, np.uint8, "r") if memory_mapped else np.fromfile(path, np.uint8)
         except OSError as error:
             raise ModelError(f"{path}: cannot be read: {error.strerror or error}.") from None
-        buffer = buffer[start:]
+        except ValueError:  # an empty file cannot be mapped
+            content = np.zeros(0, np.uint8)
+        return NeighbourIndex.of_content(content, path, verify=verify, search_effort=search_effort)
+
+    @staticmethod
+    def of_content(
+        content: Any, path: Path, *, verify: bool = True, search_effort: int | None = None
+    ) -> NeighbourIndex:
+        """As `load`, where the content of the file is there already; `path` is for messages."""
+        content = np.frombuffer(content, np.uint8)
+        facts, start, arrays = _read_header(content, path)
+        buffer = content[start:]
         if verify and hashlib.sha256(buffer.data).hexdigest() != facts.sha256:
             raise _damaged(path, "its checksum differs")
         effort = facts.search_effort if search_effort is None else search_effort
@@ -346,29 +356,27 @@ def _write_header(file: BinaryIO, facts: _Facts, sizes: list[int], *, exact: boo
     file.write(len(content).to_bytes(8, "little") + content)
 
 
-def _read_header(path: Path) -> tuple[_Facts, int, dict[str, list[int]]]:
+def _read_header(content: np.ndarray, path: Path) -> tuple[_Facts, int, dict[str, tuple[int, int]]]:
     """What the file says about itself, where its arrays begin, and which bytes from there on belong to each."""
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, "numpy"):  # compares lengths and places of the arrays with the file's
-            pass
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = msgspec.json.decode(file.read(length))
-        facts = msgspec.json.decode(header.pop("__metadata__")["index"], type=_Facts)
-        arrays = {name: array["data_offsets"] for name, array in header.items()}
-    except (SafetensorError, msgspec.DecodeError, KeyError) as error:
+        header, more, start = safetensors_header(content)
+        facts = msgspec.json.decode(more["index"], type=_Facts)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:  # what msgspec raises is a ValueError
         raise _damaged(path, f"not a readable index: {error}") from None
     if facts.format != FORMAT or facts.format_version != FORMAT_VERSION:
         raise ModelError(
             f"{path}: holds {facts.format!r} of version {facts.format_version}, this release reads {FORMAT!r} of "
             f"version {FORMAT_VERSION}. Use the release that wrote it, or train the model again."
         )
-    vectors = {"dtype": "F32", "shape": [facts.n_vectors, facts.dimensions], "data_offsets": arrays.get("vectors")}
-    if not arrays or ("vectors" in arrays and header != {"vectors": vectors}) or not facts.search_effort >= 1:
+    shape, size = [facts.n_vectors, facts.dimensions], len(content) - start
+    fits = facts.search_effort >= 1 and facts.dimensions >= 1 and len(header) >= 1
+    if "vectors" in header:
+        vectors = header["vectors"]
+        of_floats = (vectors.dtype, vectors.shape) == ("F32", shape) and size == 4 * shape[0] * shape[1]
+        fits = fits and len(header) == 1 and of_floats
+    if not fits or start % 4:
         raise _damaged(path, "what it says about itself does not fit together")
-    return facts, 8 + length, arrays
+    return facts, start, {name: array.data_offsets for name, array in header.items()}
 
 
 def _graph_of(content: np.ndarray, path: Path) -> Any:

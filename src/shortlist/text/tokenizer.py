@@ -40,6 +40,10 @@ _WRITTEN_WITHOUT_SPACES = (
 )
 
 
+# Nothing that deserves the name is longer, and for each there is a copy of every text.
+LONGEST_BEGINNING = 100
+
+
 @dataclass(frozen=True)
 class Tokenizer:
     """How texts become words.
@@ -73,7 +77,13 @@ class Tokenizer:
             raise OptionError(f"normalisation is {self.normalisation!r}; it can be NFKC, NFC or none")
         if isinstance(self.stop_words, str) and self.stop_words != "english":
             raise OptionError(f'stop_words is {self.stop_words!r}; it can be "english" or a list of words')
-        if any(size < 1 for size in self.beginnings):
+        for name in ("lowercase", "keep_punctuation"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name} is {getattr(self, name)!r:.60}; it can be true or false")
+        if not isinstance(self.stop_words, str) and not all(isinstance(word, str) for word in self.stop_words):
+            raise OptionError(f'stop_words is {self.stop_words!r:.60}; it can be "english" or a list of words')
+        known = {size for size in self.beginnings if isinstance(size, int) and 1 <= size <= LONGEST_BEGINNING}
+        if len(known) != len(self.beginnings):
             raise OptionError(f"beginnings is {self.beginnings}; expected numbers of characters, such as (4, 6)")
         if not isinstance(self.stop_words, str):
             # Sorted: a set would come in another order, and be saved in another, each time.

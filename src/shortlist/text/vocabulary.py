@@ -24,6 +24,8 @@ from shortlist.ragged import Ragged, bounds_of
 from shortlist.text.tokenizer import Tokenizer
 
 TEXTS_PER_BLOCK = 16_384
+# For every size of parts there is room for as many as the texts have characters.
+LONGEST_PART = 32
 
 
 class Vocabulary:
@@ -167,7 +169,11 @@ class Vocabulary:
     def load(path: str | Path, config: dict[str, Any]) -> Vocabulary:
         """Read what `save` wrote; `config` is what `to_config` gave."""
         with open_binary(path) as file:
-            content = file.read()
+            return Vocabulary.of_content(file.read(), path, config)
+
+    @staticmethod
+    def of_content(content: bytes, path: str | Path, config: dict[str, Any]) -> Vocabulary:
+        """As `load`, where the content of the file is there already; `path` is for messages."""
         data = np.frombuffer(content, np.uint8)
         words, n_lines = np.empty(len(data), np.uint8), content.count(b"\n") + 1
         ends, counts = np.zeros(n_lines + 1, np.int64), np.empty(n_lines, np.int64)
@@ -178,7 +184,9 @@ class Vocabulary:
             raise DataError(f"{path}, line {wrong}: expected a word, a tab and its count.")
         n_words = n_all if n_words < 0 else n_words
         sizes = config.get("part_sizes")
-        return Vocabulary(
+        if sizes is not None:
+            _check_sizes(sizes)
+        vocabulary = Vocabulary(
             Texts(words, ends[: n_words + 1]),
             counts[:n_words],
             Tokenizer.from_config(config["tokenizer"]),
@@ -186,6 +194,8 @@ class Vocabulary:
             counts[n_words:n_all],
             tuple(sizes) if sizes else None,
         )
+        _ = vocabulary._tables  # now, and not with the first text: a word may stand twice
+        return vocabulary
 
     def to_config(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.to_config(), "part_sizes": self.part_sizes}
@@ -203,11 +213,20 @@ def _line_beyond_utf8(content: bytes) -> int:
 def _check_part_sizes(part_sizes: tuple[int, int] | None, min_count: int, max_words: int | None) -> None:
     if part_sizes is None:
         return
-    if not 1 <= part_sizes[0] <= part_sizes[1]:
-        raise OptionError(f"part_sizes is {part_sizes}; expected the shortest and the longest part, such as (3, 5)")
+    _check_sizes(part_sizes)
     if min_count < 2 and max_words is None:
         raise OptionError(
             "parts are learnt from words that are left out, and none are: set min_count to 2 or more, or max_words"
+        )
+
+
+def _check_sizes(sizes: Any) -> None:
+    """A compiled loop puts parts where these leave room for them."""
+    whole = all(isinstance(size, int) for size in sizes) and len(sizes) == 2
+    if not whole or not 1 <= sizes[0] <= sizes[1] <= LONGEST_PART:
+        raise OptionError(
+            f"part_sizes is {sizes!r:.60}; expected the shortest and the longest part, such as (3, 5), of "
+            f"{LONGEST_PART} characters at most"
         )
 
 
