@@ -22,7 +22,7 @@ LEVELS = [
     ["encoders", "heads", "shortlisters"],
     ["training"],
     ["model"],
-    ["serving"],
+    ["serving", "comparing"],
     ["cli"],
     ["__main__"],
 ]

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "shortlist.cli.models",
     "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.models",
+    "compare": "shortlist.cli.compare",
     "serve": "shortlist.cli.serve",
     "card": "shortlist.cli.card",
     "recipes": "shortlist.cli.models",

@@ -1,0 +1,90 @@
+"""Measuring: how good predictions are, the same for everybody; and how quick a model of ours is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from shortlist.comparing.parts import Parts
+from shortlist.evaluation import evaluate
+from shortlist.evaluation.bootstrap import percentile_interval, resample
+from shortlist.evaluation.metrics import per_text
+from shortlist.evaluation.quantiles import BINS
+from shortlist.model.base import Model
+
+KS = (1, 3, 5)
+FAMILIES = ("P", "N", "PSP", "PSN", "R")
+METRICS = tuple(f"{family}@{k}" for family in FAMILIES for k in KS)
+DISTURBED_METRICS = tuple(f"{family}@{k}" for family in ("P", "PSP") for k in KS)
+WARM_UP = 20
+
+
+class Convention(msgspec.Struct, frozen=True):
+    """How predictions are measured. Labels that do not occur in training are ignored, whatever is set here."""
+
+    a: float = 0.55
+    b: float = 1.5
+    resamples: int = 1000
+    seed: int = 0
+
+
+def scores_of(
+    ids: np.ndarray, parts: Parts, convention: Convention
+) -> tuple[dict[str, float], dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Each metric in per cent; its values on resamples of the texts; and which labels, by frequency, earn P@k.
+
+    Resamples are the same for all systems that are measured on the same texts, so that differences can be taken.
+    """
+    found = _evaluated(ids, parts, convention)
+    assert found.hits is not None
+    shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
+    resampled = {name: 100 * values for name, values in resample(shares, convention.resamples, convention.seed).items()}
+    frequencies = parts.train.label_frequencies
+    ranked = np.array_split(np.sort(frequencies[frequencies > 0])[::-1], BINS)
+    quantiles = [
+        {"labels": one.labels, "from": int(some[-1]), "to": int(some[0]), **one.contributions}
+        for one, some in zip(found.quantiles, (some for some in ranked if len(some)), strict=True)
+    ]
+    return {name: found[name] for name in METRICS}, resampled, quantiles
+
+
+def disturbed_scores(ids: np.ndarray, parts: Parts, convention: Convention) -> dict[str, float]:
+    """The metrics of predictions for disturbed texts."""
+    found = _evaluated(ids, parts, convention)
+    return {name: found[name] for name in DISTURBED_METRICS}
+
+
+def _evaluated(ids: np.ndarray, parts: Parts, convention: Convention) -> Any:
+    train, test = parts.train, parts.test
+    return evaluate(
+        ids,
+        test.labels,
+        train=(train.label_frequencies, len(train)),
+        k=KS,
+        filter_pairs=test.filter_pairs,
+        unseen="ignore",
+        a=convention.a,
+        b=convention.b,
+    )
+
+
+def intervals_of(resampled: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+    return {name: percentile_interval(values) for name, values in resampled.items()}
+
+
+def one_at_a_time(model: Model, inputs: Sequence[Any]) -> list[float]:
+    """Milliseconds from each input to its labels, by name where it is a text, one after the other, on one thread."""
+    times = []
+    for i, one in enumerate([*inputs[:WARM_UP], *inputs]):
+        start = time.perf_counter()
+        if isinstance(one, str):
+            model.predict(one, k=5, threads=1)
+        else:
+            model.rank(one, k=5, threads=1)
+        if i >= min(WARM_UP, len(inputs)):
+            times.append(1000 * (time.perf_counter() - start))
+    return times
