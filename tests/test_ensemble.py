@@ -132,7 +132,7 @@ class TestMeans:
 class TestModel:
     def test_its_members_are_plain_models_seed_after_seed(self, ensemble, data, tmp_path):
         assert [member.options["seed"] for member in ensemble.members] == [5, 6, 7]
-        shortlist.train(data, "astec", **{**OPTIONS, "seed": 6}).save(tmp_path / "alone")
+        shortlist.train(data, "astec", **{**OPTIONS, "seed": 6}).save(tmp_path / "alone", bits=32)
         alone = shortlist.load(tmp_path / "alone")
         texts = list(data.texts[:20])
         assert ensemble.members[1].predict(texts) == alone.predict(texts)
@@ -152,8 +152,9 @@ class TestModel:
         alone = [shortlist.evaluate(member.predict_dataset(test), test)["P@1"] for member in ensemble.members]
         assert shortlist.evaluate(ensemble.predict_dataset(test), test)["P@1"] >= min(alone)
 
-    def test_save_and_load_change_nothing(self, ensemble, saved, data):
-        again, texts = shortlist.load(saved), list(data.texts[:50])
+    def test_save_and_load_change_nothing(self, ensemble, data, tmp_path):
+        ensemble.save(tmp_path / "as learnt", bits=32)
+        again, texts = shortlist.load(tmp_path / "as learnt"), list(data.texts[:50])
         assert isinstance(again, EnsembleModel)
         assert again.predict(texts) == ensemble.predict(texts)
         assert (again.title, again.options) == (ensemble.title, ensemble.options)

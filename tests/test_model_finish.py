@@ -96,16 +96,7 @@ class TestEffort:
 
     @pytest.mark.parametrize(
         "classifier",
-        [
-            1.0,
-            0.0,
-            pytest.param(
-                -0.5,
-                marks=pytest.mark.xfail(
-                    strict=True, reason="a factor below 0 turns the −∞ of places that are empty into the best of all"
-                ),
-            ),
-        ],
+        [1.0, 0.0, -0.5],
     )
     @pytest.mark.filterwarnings("ignore:invalid value")
     def test_places_without_a_candidate_come_last_whatever_the_blend(self, by_hand, monkeypatch, classifier):
@@ -172,7 +163,6 @@ class TestBits:
         assert np.array_equal(again.rank(queries, 5)[1], small.rank(queries, 5)[1])
         assert again.card["storage"]["bits"] == 8
 
-    @pytest.mark.xfail(strict=True, reason="facts of the card that was loaded go before what is stored now")
     def test_the_card_says_how_it_is_stored_now(self, by_hand, tmp_path):
         by_hand[0].save(tmp_path / "32", bits=32)
         shortlist.load(tmp_path / "32").save(tmp_path / "8", bits=8)
@@ -197,15 +187,11 @@ class TestBits:
             model.save(tmp_path / "8")
         assert any("bits=32 keeps them" in line for line in caplog.messages)
 
-    @pytest.mark.xfail(strict=True, reason="warm_up predicts a text with a model over features; its tokenizer is none")
     def test_a_model_over_features_with_held_out_rows_can_be_saved(self, by_hand, tmp_path, monkeypatch):
         model, queries = by_hand
         monkeypatch.setattr(model, "held_out", (queries, Ragged(np.arange(101), np.zeros(100, np.int32))))
         model.save(tmp_path / "model")
 
-    @pytest.mark.xfail(
-        strict=True, reason="a model over features has a tokenizer, and takes rows of a matrix for texts"
-    )
     def test_features_are_predicted_and_not_explained(self, by_hand):
         model, queries = by_hand
         assert model.predict(queries[:2], explain=True) == model.predict(queries[:2])
@@ -299,12 +285,7 @@ class TestStrings:
 
     @pytest.mark.parametrize(
         "lines",
-        [
-            pytest.param(
-                lines, marks=pytest.mark.xfail(strict=True, reason="the first line has no line end before it to find")
-            )
-            for lines in (LINES, ["only"])
-        ],
+        [LINES, ["only"]],
     )
     def test_are_counted_from_the_end_as_a_list_is(self, lines):
         strings = Strings(self.content(lines))
@@ -397,9 +378,6 @@ class TestExplained:
             assert text[share.start : share.end] == word
             assert share.moved > 0
 
-    @pytest.mark.xfail(
-        strict=True, reason="shares are taken of calibrated scores, which are equal where the curve is flat"
-    )
     def test_a_flat_calibration_does_not_silence_the_words(self, centroid):
         centroid.calibration = Calibration("isotonic", [0.0, 0.05, 1.0], [0.0, 0.9, 0.9])
         (prediction,) = centroid.predict("ding1 rot zeug2", k=1, explain=True)
@@ -549,7 +527,6 @@ class TestEnsemble:
         with pytest.raises(OptionError, match="effort"):
             ensemble.predict("x", effort=0)
 
-    @pytest.mark.xfail(strict=True, reason="_Member.load calls _read, which leaves calibration and card behind")
     def test_its_members_are_calibrated_and_its_card_knows_the_data(self, ensemble, tmp_path):
         alone = shortlist.train(colours(), "astec", validation=0.2, **SMALL)
         assert ensemble.card["data"] == alone.card["data"]

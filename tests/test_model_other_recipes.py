@@ -158,11 +158,6 @@ def model():
     return shortlist.train(points(), recipe="slice", **SMALL)
 
 
-CANNOT_BE_SAVED = pytest.mark.xfail(
-    strict=True, reason="warm_up predicts a text with a model over features; its tokenizer is none"
-)
-
-
 @pytest.mark.slow
 class TestSliceOnFeatures:
     def test_learns(self, model):
@@ -175,7 +170,6 @@ class TestSliceOnFeatures:
         assert not len(model.vocabulary)
         assert model.predict(test.features[:0]) == []
 
-    @CANNOT_BE_SAVED
     def test_save_and_load_change_nothing(self, model, tmp_path):
         model.save(tmp_path / "model", bits=32)
         features = points(20, seed=2).features
@@ -207,7 +201,6 @@ class TestSliceOnFeatures:
         with pytest.raises(OptionError, match="trained on texts; it got a matrix"):
             of_texts.predict_dataset(points(3))
 
-    @CANNOT_BE_SAVED
     def test_resumed_it_ends_in_the_same_model(self, model, tmp_path, monkeypatch):
         options = {**SMALL, "checkpoints": str(tmp_path / "checkpoints"), "minutes_between_checkpoints": 0.0}
         step, taken = Learner.step, []

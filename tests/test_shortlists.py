@@ -82,7 +82,6 @@ class TestTopOf:
             top_of(scores, k, canvas[1:-1])
             assert canvas.tolist() == [-7, *sorted(best_first(scores, k).tolist()), -7]
 
-    @pytest.mark.xfail(strict=True, reason="by its bits −0 is less than 0")
     def test_of_zeros_with_either_sign_the_first(self):
         chosen = np.empty(1, np.int32)
         top_of(np.asarray([-0.0, 0.0], np.float32), 1, chosen)

@@ -135,12 +135,7 @@ class TestSpans:
         "text",
         [
             "ﬁne Ｆｕｌｌ ⅷ ① ½ ﾃﾚﾋﾞ",
-            pytest.param(
-                "20 ℃ 5㎏ Sony™ 日本㈱",
-                marks=pytest.mark.xfail(
-                    strict=True, reason="symbols that only NFKC makes letters of are words, but have no span"
-                ),
-            ),
+            "20 ℃ 5㎏ Sony™ 日本㈱",
         ],
     )
     def test_cut_out_leave_no_word_however_the_text_is_normalised(self, text):

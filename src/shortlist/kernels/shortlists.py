@@ -40,8 +40,10 @@ def top_of(scores, k, chosen):
     bits = scores.view(np.uint32)
     keys = np.empty(len(bits), np.uint32)
     for column in range(len(bits)):
-        negative = bits[column] >> np.uint32(31)
-        keys[column] = bits[column] ^ (np.uint32(0xFFFFFFFF) if negative else np.uint32(0x80000000))
+        if bits[column] <= np.uint32(0x80000000):  # and −0 is 0
+            keys[column] = bits[column] | np.uint32(0x80000000)
+        else:
+            keys[column] = ~bits[column]
     least = _kth_largest(keys, k, np.empty(1 << DIGIT, np.int64))
     equals = k
     for key in keys:

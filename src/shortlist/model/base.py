@@ -216,7 +216,10 @@ class Model(ABC):
         if not predictions or not spans:
             return predictions
         without = [text[:start] + " " + text[end:] for start, end in spans]
-        odds = log_odds(self.scores(Texts.from_strings([text, *without]), np.tile(ids, (1 + len(spans), 1)), threads))
+        texts, ids = Texts.from_strings([text, *without]), np.tile(ids, (1 + len(spans), 1))
+        with use_cores(threads):
+            # Not calibrated: where that curve is flat, nothing would seem to move.
+            odds = log_odds(np.nan_to_num(self._scores(texts, ids, threads)))
         moved = (odds[0] - odds[1:]).T.tolist()
         return [
             prediction._replace(words=tuple(WordShare(*span, by) for span, by in zip(spans, row, strict=True)))
@@ -253,8 +256,9 @@ class Model(ABC):
 
         def card_of(reader: ModelReader) -> dict[str, Any]:
             facts = {name: value for name, value in self.facts.items() if name not in ("size_bytes", "created")}
-            if self.held_out is None:
-                return {"storage": {"bits": bits}} | facts
+            before = facts.get("storage", {})
+            if self.held_out is None:  # what was measured before holds for what was stored before
+                return facts | {"storage": before if 0 < before.get("bits", 0) <= bits else {"bits": bits}}
             stored = type(self).from_reader(reader)
             stored.warm_up()
             return facts | {"storage": {"bits": bits} | self._storage_loss(stored)}

@@ -77,7 +77,9 @@ class Blend:
     bias: float = 0.0
 
     def odds(self, logits: np.ndarray, cosines: np.ndarray, votes: np.ndarray) -> np.ndarray:
-        return self.classifier * logits + self.cosine * cosines + self.votes * log_votes(votes) + self.bias
+        there = np.isfinite(logits)  # a factor may come out at zero or below, which would turn −∞ round
+        odds = self.classifier * np.where(there, logits, 0) + self.cosine * cosines
+        return np.where(there, odds + self.votes * log_votes(votes) + self.bias, -np.inf)
 
 
 def log_votes(votes: np.ndarray) -> np.ndarray:

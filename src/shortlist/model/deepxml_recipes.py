@@ -17,6 +17,7 @@ from shortlist.model.deepxml import AstecOptions, DeepXMLModel, DeepXMLOptions
 from shortlist.model.inception import InceptionForm
 from shortlist.model.mach import HashedForm
 from shortlist.model.xml_cnn import CNNForm
+from shortlist.text import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class SliceModel(DeepXMLModel):
         if not self._takes(inputs):
             return super()._scores(inputs, ids, threads)
         return self.pipeline.scores(inputs, ids, self.searched, threads)
+
+    @property
+    def _tokenizer(self) -> Tokenizer | None:
+        return None if isinstance(self.pipeline.encoder, GivenRuntime) else super()._tokenizer
 
     def _takes(self, inputs: Any) -> bool:
         """Whether these are features for a model that was trained on features."""

@@ -70,7 +70,7 @@ def train_ensemble(model_class: Any, dataset: Dataset, options: Any, n_members: 
                 kept = f"the checkpoints are in {checkpoints}. To go on: --resume"
                 none = "there was no folder for checkpoints, so nothing is kept"
                 raise Stopped(f"stopped; {kept if checkpoints else none}") from None
-        return EnsembleModel.of([member.load(dataset) for member in members])
+        return EnsembleModel.of([member.load() for member in members])
 
 
 def refuse_other_kind(checkpoints: str, ensemble: bool) -> None:
@@ -119,16 +119,14 @@ class _Member:
         log.info("training %s, seed %d", self.name, self.options.seed)
         model = self.model_class.train(dataset, self.options)
         shutil.rmtree(self.finished.folder, ignore_errors=True)  # a model without the mark: killed here before
-        model.save(self.finished.folder / MODEL)
+        model.save(self.finished.folder / MODEL, bits=32)  # how the ensemble is stored is for later
         self.finished.save({}, {})  # the mark
         for facts in list(self.folder.rglob(FACTS)):
             if facts.parent.parent != self.finished.folder:
                 shutil.rmtree(facts.parent)  # checkpoints are larger than models, and this is done; its curves stay
 
-    def load(self, dataset: Dataset) -> Model:
-        reader = open_model(self.finished.folder / MODEL)
-        common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-        return self.model_class._read(reader, {**common, "options": reader.config.options})
+    def load(self) -> Model:
+        return self.model_class.from_reader(open_model(self.finished.folder / MODEL))
 
 
 def _fingerprint(dataset: Dataset) -> str:

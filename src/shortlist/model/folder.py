@@ -389,6 +389,7 @@ class Strings(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
+        index = range(len(self))[index]  # from the end, or beyond it
         begin = int(self._ends[index - 1]) + 1 if index else 0
         return _unescaped(self._content[begin : self._ends[index]].decode())
 

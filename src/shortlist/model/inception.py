@@ -111,7 +111,7 @@ class Network:
         if self.tree is None or self.meta is None:
             ids, logits = self.extreme.best(features, k, threads)
             return ids, expit(logits)
-        cluster_logits = self.meta.logits(features)
+        cluster_logits = self.meta.logits(features, threads)
         clusters = top_clusters(cluster_logits, min(top, self.tree.n_clusters), threads)
         multiplied_by = cluster_logits if self.lightxml else None
         rows, scores = self.extreme.best_of(features, clusters, self.tree.cluster_starts, k, multiplied_by, threads)

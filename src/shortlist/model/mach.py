@@ -79,7 +79,10 @@ class Repetitions:
             for begin in range(0, n_texts, TEXTS_PER_BLOCK):
                 rows = slice(begin, min(begin + TEXTS_PER_BLOCK, n_texts))
                 some = word_ids.take(np.arange(rows.start, rows.stop))
-                shares = [expit(head.logits(e.encode(some))) for e, head in zip(self.encoders, self.heads, strict=True)]
+                shares = [
+                    expit(head.logits(e.encode(some), threads))
+                    for e, head in zip(self.encoders, self.heads, strict=True)
+                ]
                 for first in range(0, n_labels, LABELS_PER_BLOCK):
                     buckets = self.buckets[:, first : first + LABELS_PER_BLOCK]
                     means = sum(share[:, of] for share, of in zip(shares, buckets, strict=True)) / len(shares)

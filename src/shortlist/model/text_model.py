@@ -78,7 +78,7 @@ class TextModel(Model):
         return self.reranker.scores(texts, word_ids, ids, probabilities, threads)
 
     @property
-    def _tokenizer(self) -> Tokenizer:
+    def _tokenizer(self) -> Tokenizer | None:
         return self.vocabulary.tokenizer
 
     def _write_words(self, writer: ModelWriter) -> dict[str, Any]:

@@ -43,7 +43,10 @@ def kmeans(vectors: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
         own = nearest(vectors, centres)
         members = sparse.csr_array((np.ones(len(vectors), np.float32), (own, np.arange(len(vectors)))))
         sums = members @ vectors
-        centres = unit(sums[np.linalg.norm(sums, axis=1) > 0])
+        full = np.linalg.norm(sums, axis=1) > 0
+        if not full.any():  # all vectors are zero
+            break
+        centres = unit(sums[full])
     return centres.astype(np.float32)
 
 

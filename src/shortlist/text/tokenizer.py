@@ -107,6 +107,9 @@ class Tokenizer:
         inside = False
         for place, character in enumerate(text):
             kind = kinds[ord(character)]
+            if kind == SPACE and not character.isascii():  # ℃ or ™, which become letters
+                parts = [kinds[ord(part)] for part in self._clean(character)]
+                kind = next((part for part in parts if part in (WORD, ALONE)), SPACE)
             if kind == ALONE:
                 spans.append((place, place + 1))
             elif inside and kind != SPACE:
