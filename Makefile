@@ -6,7 +6,7 @@ DATA ?= ../shared/data
 
 .PHONY: demo test quick check format bench peers clean
 
-demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md
+demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md and report.html
 	$(BIN)/python demo/run.py demo-output
 
 test: check  ## the linters, the type checker and all tests

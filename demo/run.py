@@ -3,7 +3,7 @@
     python demo/run.py demo-output
 
 Builds the ICD-10-CM data set, describes it, clusters its labels, trains the recipes, evaluates them on the
-test part, predicts a few texts, and writes what it did to `report.md`.
+test part, predicts a few texts, and writes what it did to `report.md`, and the best model in depth to `report.html`.
 """
 
 from __future__ import annotations
@@ -63,10 +63,15 @@ def main(folder: Path) -> None:
     say(f"4. predicting some diagnoses with {best}")
     show_predictions(models[best])
     sections += ["## Predictions", prediction_section(models[best])]
+
+    say(f"5. looking where {best} is good and where it is not")
+    page = folder / "report.html"
+    shortlist.report(models[best], test, train=train, name=best).write(page)
+    sections.append(f"[{best} in depth]({page.name}), with plots.")
     sections.append(f"The demo took {time.perf_counter() - started:.0f} seconds.")
     report = folder / "report.md"
     report.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    say(f"done in {time.perf_counter() - started:.0f} s. The report: {report}")
+    say(f"done in {time.perf_counter() - started:.0f} s. The reports: {report}, {page}")
     # The same environment, however this was called.
     program = Path(sys.executable).parent / "shortlist"
     shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program

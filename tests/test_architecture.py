@@ -22,7 +22,7 @@ LEVELS = [
     ["encoders", "heads", "shortlisters"],
     ["training"],
     ["model"],
-    ["serving", "comparing"],
+    ["serving", "comparing", "reporting"],
     ["cli"],
     ["__main__"],
 ]

@@ -27,6 +27,7 @@ _HOMES = {
     "split": "shortlist.data.split",
     "describe": "shortlist.data.describe",
     "evaluate": "shortlist.evaluation",
+    "report": "shortlist.reporting",
     "train": "shortlist.model",
     "load": "shortlist.model",
     "recipes": "shortlist.model",
@@ -54,6 +55,7 @@ __all__ = [
     "load",
     "read",
     "recipes",
+    "report",
     "split",
     "train",
 ]
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from shortlist.evaluation import evaluate
     from shortlist.labels import LabelTree
     from shortlist.model import load, recipes, train
+    from shortlist.reporting import report
     from shortlist.text import Tokenizer, Vocabulary
 
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "shortlist.cli.models",
     "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.models",
+    "report": "shortlist.cli.report",
     "compare": "shortlist.cli.compare",
     "serve": "shortlist.cli.serve",
     "card": "shortlist.cli.card",
@@ -77,6 +78,7 @@ def shortlist() -> None:
     shortlist data split pairs.jsonl parts/      cut it into train and test
     shortlist train parts/ --out model/          train a model
     shortlist evaluate model/ parts/             measure it on the test part
+    shortlist report model/ parts/               see where it is good and where it is not
     shortlist predict model/ "red shoes"         use it
     shortlist serve model/                       use it over HTTP, with a page
     """

@@ -1,0 +1,70 @@
+"""`shortlist report`: one model in depth, as a page to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options
+from shortlist.errors import OptionError
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("test", type=click.Path())
+@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and rare labels.")
+@click.option("--out", default="report", show_default=True, type=click.Path(), help="Folder for the report.")
+@click.option(
+    "--unseen",
+    type=click.Choice(["count", "ignore"]),
+    default="count",
+    show_default=True,
+    help="Whether labels that do not occur in training count.",
+)
+@click.option("--seed", default=0, show_default=True, help="Draws examples and disturbs texts; the same, the same.")
+@click.option("--threads", type=int, help="How many cores to use; all by default.")
+@reading_options
+def report(
+    model: str,
+    test: str,
+    train_source: str | None,
+    out: str,
+    unseen: Literal["count", "ignore"],
+    seed: int,
+    threads: int | None,
+    reading: dict[str, Any],
+) -> None:
+    """Report on MODEL, measured on TEST: OUT/report.html, which needs nothing else, and OUT/report.md.
+
+    TEST is a file, or a folder with a test part; its train part, if any, serves for propensities. The report shows
+    texts of TEST: mind who may read them.
+
+    \b
+    shortlist report model/ test.jsonl --train train.jsonl
+    shortlist report model/ parts/ --out report/
+    """
+    from shortlist.model import load
+    from shortlist.model.folder import is_model
+    from shortlist.reporting.measuring import measure_model
+    from shortlist.reporting.single import model_page
+
+    if is_model(Path(test)):
+        raise OptionError(f"{test} is a model: give the model first and the test data second.")
+    if unseen == "ignore" and train_source is None and "train" not in parts_in(test):
+        raise OptionError("--unseen ignore needs the training data: give it with --train.")
+    if Path(out).exists() and not Path(out).is_dir():
+        raise OptionError(f"{out} is a file; --out is the folder that the report goes into.")
+    loaded = load(model)
+    test_data = read_and_tell(test, part_to_read(test, "test"), reading)
+    train_data = None
+    if train_source is None and "train" in parts_in(test):
+        train_source = test
+    if train_source is not None:
+        train_data = read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+    name = Path(model).resolve().name
+    found = measure_model(loaded, test_data, train_data, name=name, unseen=unseen, seed=seed, threads=threads)
+    page = Path(out) / "report.html"
+    model_page(found).write(page, page.with_suffix(".md"))
+    click.echo(f"{page}: P@1 {found.row['scores']['P@1']:.2f}, {found.row['ms_p50']:.2f} ms for one text")

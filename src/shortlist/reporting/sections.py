@@ -1,0 +1,375 @@
+"""The sections that a comparison and the report of one model share. They take rows as `summary.json` holds them.
+
+A row without a value is left out of a plot and named below it; a section for which no row has a value is not there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shortlist.data.histogram import WORD_STEPS
+from shortlist.data.histogram import histogram as histogram_of
+from shortlist.reporting.html import Block, Cell, Html, Section, escape, figure, given, grid, paragraph, plain
+from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliability
+
+Row = Mapping[str, Any]
+ACCURACY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+DISTURBED = {"shuffled": "shuffled", "dropped": "words left out", "misspelt": "misspelt"}
+AS_WRITTEN, NOTHING = "as written", "–"
+
+
+def value_at(row: Row, *path: str) -> float | None:
+    """The number at the end of the path, if there is one."""
+    found: Any = row
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    usable = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    return float(found) if usable else None
+
+
+def fixed(value: float | None, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def done(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.get("status", "done") == "done"]
+
+
+def is_peer(row: Row) -> bool:
+    return row.get("kind") == "peer"
+
+
+def interval(row: Row, metric: str) -> tuple[float | None, float | None]:
+    ends = (row.get("intervals") or {}).get(metric)
+    return (float(ends[0]), float(ends[1])) if ends and None not in ends else (None, None)
+
+
+def score_cell(row: Row, metric: str, best: float | None = None) -> Cell:
+    value, (low, high) = value_at(row, "scores", metric), interval(row, metric)
+    small = "" if low is None else f"{low:.1f} to {high:.1f}"
+    return Cell(fixed(value), value is not None and best is not None and value >= best, small)
+
+
+def left_out(rows: Sequence[Row], there: Sequence[Row], what: str) -> list[Block]:
+    """Names the rows that have no such value."""
+    missing = [str(row["name"]) for row in rows if row not in there]
+    return [paragraph(f"Not shown, because {what}: {', '.join(missing)}.", "left-out")] if missing else []
+
+
+def by_frequency(rows: Sequence[Row]) -> Section | None:
+    """Which labels earn the precision (Astec's Figure 3)."""
+    there = [row for row in rows if row.get("by_quantile")]
+    if not there:
+        return None
+    metric = next((m for m in ("P@5", "P@3", "P@1") if m in there[0]["by_quantile"][0]), None)
+    if metric is None:
+        return None
+    parts = there[0]["by_quantile"]
+    there = [row for row in there if len(row["by_quantile"]) == len(parts)]
+    titles = [_fifth(part, i, len(parts)) for i, part in enumerate(parts)]
+    header = ["", *titles]
+    cells = [[str(row["name"]), *(fixed(value_at(part, metric)) for part in row["by_quantile"])] for row in there]
+    if len(there) == 1:
+        pictures = [
+            bars(
+                [Bar(title, value_at(part, metric) or 0.0) for title, part in zip(titles, parts, strict=True)],
+                f"points of {metric} from each part of the labels",
+                2,
+            )
+        ]
+    else:
+        pictures = []
+        for i, title in reversed(list(enumerate(titles))):
+            values = [(row, value_at(row["by_quantile"][i], metric)) for row in there]
+            shown = [Bar(str(row["name"]), value, peer=is_peer(row)) for row, value in values if value is not None]
+            if shown:
+                pictures.append(bars(sorted(shown, key=lambda bar: -bar.value), title, 2, best=True))
+    lead = (
+        f"All labels, sorted by how often training saw them, in {len(parts)} equal parts. What the parts add to "
+        f"{metric} sums up to it."
+    )
+    if len(there) > 1:
+        lead += " Each plot has a scale of its own: compare within, not between."
+    title = "How good is it on rare labels?" if len(rows) == 1 else "Who is good on rare labels?"
+    return Section(
+        "Rare labels", title, lead, [figure(pictures, grid(header, cells)), *left_out(rows, there, "not measured")]
+    )
+
+
+def _fifth(part: Row, place: int, of: int) -> str:
+    name = "rarest" if place == of - 1 else "commonest" if place == 0 else f"part {place + 1}"
+    low, high, mean = (value_at(part, key) for key in ("from", "to", "mean_frequency"))
+    if low is not None and high is not None:
+        low, high = sorted((low, high))
+        return f"{name}: {low:,.0f} texts" if low == high else f"{name}: {low:,.0f} to {high:,.0f} texts"
+    if mean is None:
+        return name
+    return f"{name}: {mean:,.0f} texts" if mean >= 10 else f"{name}: {mean:.1f} texts"
+
+
+def curves(rows: Sequence[Row]) -> Section | None:
+    """How training went, epoch by epoch (InceptionXML's Figure 3)."""
+    pictures, cells = [], []
+    there = []
+    for row in rows:
+        drawn = _curves_of(row) if row.get("curves") else []
+        pictures += drawn
+        if drawn:
+            there.append(row)
+            for record in row["curves"]:
+                known = [fixed(value_at(record, name)) for name in ("loss", "P@1", "P@5", "PSP@5", "meta_recall")]
+                cells.append([_phase_name(row, record), str(record.get("epoch", NOTHING)), *known])
+    if not pictures:
+        return None
+    lead = (
+        "Measured on held-out texts after each epoch. Where labels are searched cluster by cluster, the recall of the "
+        "meta head is the share of the right clusters among those it puts forward: the labels' head can find no more."
+    )
+    numbers = grid(["", "epoch", "loss", "P@1", "P@5", "PSP@5", "meta recall"], cells)
+    missing = left_out(rows, there, "nothing is learnt epoch by epoch, or no curve was kept")
+    title = "Had it learnt enough?" if len(rows) == 1 else "How does training go?"
+    return Section("Training", title, lead, [figure(pictures, numbers), *missing])
+
+
+def _phase_name(row: Row, record: Row) -> str:
+    return f"{row['name']}, {record['phase']}" if record.get("phase") else str(row["name"])
+
+
+def _curves_of(row: Row) -> list[Html]:
+    phases: dict[str, list[Row]] = {}
+    for record in row["curves"]:
+        if value_at(record, "epoch") is not None:
+            phases.setdefault(_phase_name(row, record), []).append(record)
+    pictures = []
+    for name, records in phases.items():
+        drawn = []
+        for series, (key, shown) in enumerate((("P@1", "P@1"), ("P@5", "P@5"), ("meta_recall", "meta recall"))):
+            points = [(r["epoch"], value_at(r, key)) for r in records]
+            known = [(float(epoch), value) for epoch, value in points if value is not None]
+            if known:
+                drawn.append(Line(shown, known, series, dashed=key == "meta_recall"))
+        if not drawn:
+            points = [(float(r["epoch"]), value_at(r, "loss")) for r in records]
+            known = [(epoch, value) for epoch, value in points if value is not None]
+            drawn = [Line("loss", known)] if known else []
+        if drawn:
+            unit = "loss" if drawn[0].name == "loss" else "%"
+            pictures.append(lines(drawn, "epoch", unit, name))
+    return pictures
+
+
+def calibration(rows: Sequence[Row]) -> Section | None:
+    """Whether scores mean what they say; on the test part where that was measured ("test"), else as the card has it."""
+    there = [row for row in rows if _curves_of_scores(row)]
+    if not there:
+        return None
+    pictures, cells = [], []
+    for row in there:
+        tables = _curves_of_scores(row)
+        pictures.append(reliability(list(tables.items()), str(row["name"])))
+        for part, table in tables.items():
+            cells += [
+                [
+                    f"{row['name']}, {part}",
+                    f"{line['from']:.1f} to {line['to']:.1f}",
+                    f"{line['labels']:,}",
+                    fixed(line["mean_score"], 3),
+                    fixed(line["right"], 3),
+                ]
+                for line in table
+            ]
+    lead = (
+        "Of all labels with a score near 0.8, 80 % should be right: then the line follows the diagonal. Above it the "
+        "model is too modest, below it too sure. Large points stand for many labels."
+    )
+    if not any("test" in _curves_of_scores(row) for row in there):
+        lead += " Measured on texts held out in training."
+    blocks = [figure(pictures, grid(["", "score", "labels", "mean score", "share right"], cells)), _errors(there)]
+    blocks += left_out(rows, there, "its scores were not held against the truth")
+    return Section("Calibration", "Do scores mean what they say?", lead, blocks)
+
+
+def _curves_of_scores(row: Row) -> dict[str, list[Row]]:
+    found = row.get("calibration") or {}
+    tables = {"test": found.get("test"), "held out": found.get("table")}
+    return {part: table for part, table in tables.items() if table}
+
+
+def _errors(rows: Sequence[Row]) -> Block:
+    """How far scores are off on average, in points."""
+    cells = []
+    for row in rows:
+        found = row["calibration"]
+        method = str(found.get("method") or "none")
+        errors = [value_at(found, "test_error"), value_at(found, "errors", method), value_at(found, "errors", "none")]
+        cells.append([str(row["name"]), method, *(NOTHING if e is None else f"{100 * e:.1f}" for e in errors)])
+    header = ["off by points, on average", "calibration", "on test texts", "on held-out texts", "before calibration"]
+    return grid(header, cells, (0, 1))
+
+
+def robustness(rows: Sequence[Row]) -> Section | None:
+    """What is left when words are shuffled (InceptionXML's Table 4), left out or misspelt."""
+    there = [row for row in rows if any(value_at(row, "robustness", kind, "P@1") is not None for kind in DISTURBED)]
+    if not there:
+        return None
+    measured = {metric for row in there for kind in DISTURBED for metric in row["robustness"].get(kind) or ()}
+    metrics = [metric for metric in ("P@1", "P@5", "PSP@1", "PSP@5") if metric in measured]
+    cells, pictures = [], []
+    for row in there:
+        for kind in (AS_WRITTEN, *DISTURBED):
+            values = [_disturbed(row, kind, metric) for metric in metrics]
+            if any(value is not None for value in values):
+                cells.append([f"{row['name']}, {DISTURBED.get(kind, kind)}", *map(fixed, values)])
+    for kind, name in DISTURBED.items():
+        triples = [(row, value_at(row, "robustness", kind, "P@1"), _disturbed(row, AS_WRITTEN, "P@1")) for row in there]
+        shown = [Bar(str(row["name"]), v, peer=is_peer(row), was=was) for row, v, was in triples if v is not None]
+        if shown and len(there) > 1:
+            pictures.append(bars(sorted(shown, key=lambda bar: -bar.value), f"P@1, {name}", best=True))
+    if len(there) == 1:
+        pictures = [bars(_bars_of_one(there[0], metric), metric) for metric in metrics]
+    sample = value_at(there[0], "robustness", "texts")
+    lead = (
+        "The same texts with their words in another order; with words left out at random, one in four; and with words "
+        "misspelt, one in four, by a letter. The dashed mark is where the texts as written stand."
+    )
+    if sample is not None:
+        lead += f" Measured on {sample:,.0f} of the test texts."
+    title = "What do word order, missing words and slips cost?"
+    return Section(
+        "Robustness",
+        title,
+        lead,
+        [figure(pictures, grid(["", *metrics], cells)), *left_out(rows, there, "not measured")],
+    )
+
+
+def _disturbed(row: Row, kind: str, metric: str) -> float | None:
+    value = value_at(row, "robustness", kind, metric)
+    if value is None and kind == AS_WRITTEN and value_at(row, "robustness", "texts") is None:
+        return value_at(row, "scores", metric)  # all texts were disturbed
+    return value
+
+
+def _bars_of_one(row: Row, metric: str) -> list[Bar]:
+    was = _disturbed(row, AS_WRITTEN, metric)
+    shown = [Bar(AS_WRITTEN, was)] if was is not None else []
+    for kind, name in DISTURBED.items():
+        value = value_at(row, "robustness", kind, metric)
+        if value is not None:
+            shown.append(Bar(name, value, was=was))
+    return shown
+
+
+def words_per_text(content: Any) -> Section | None:
+    """How short the texts are (InceptionXML's Figure 6)."""
+    buckets = _buckets(content)
+    if not buckets:
+        return None
+    lead = "Words in a text, and the share of texts that have so many."
+    if isinstance(content, Mapping):
+        facts = [
+            f"{name} {value:,.1f}" for name in ("mean", "median") if (value := value_at(content, name)) is not None
+        ]
+        lead += f" {'; '.join(facts).capitalize()}." if facts else ""
+    numbers = grid(["words", "texts"], [[name, f"{count:,.0f}"] for name, count in buckets])
+    picture = histogram(buckets, "words in a text", "Share of the texts")
+    return Section("Words", "How short are the texts?", lead, [figure([picture], numbers)])
+
+
+def _buckets(content: Any) -> list[tuple[str, float]]:
+    """From a histogram, or from how many texts have 0, 1, 2, … words."""
+    if not isinstance(content, Mapping):
+        return []
+    if isinstance(content.get("histogram"), Sequence):
+        found = []
+        for bucket in content["histogram"]:
+            first, last = bucket["first"], bucket["last"]
+            name = f"{first}+" if last is None else str(first) if first == last else f"{first}–{last}"
+            found.append((name, float(bucket["count"])))
+        return found
+    if isinstance(content.get("counts"), Sequence):  # of texts with 0, 1, 2, … words; the last of all that have more
+        counts = np.asarray(content["counts"], np.int64)
+        buckets = histogram_of(np.repeat(np.arange(len(counts)), counts), WORD_STEPS)
+        return [(bucket.name, float(bucket.count)) for bucket in buckets]
+    return []
+
+
+def answers(predictions: Iterable[Sequence[Any]]) -> tuple[str, str]:
+    """Predicted labels as a list, right ones marked: in HTML and for a Markdown table."""
+    items, marked = [], []
+    for label, name, score, right in predictions:
+        shown = str(name or label)
+        told = "right" if right else "wrong"
+        sign = f'<span class="sign" role="img" aria-label="{told}">{"✓" if right else ""}</span>'
+        points = "" if score is None else f'<span class="score">{float(score):.2f}</span>'
+        items.append(f'<li class="{told}">{sign}<span>{given(shown)}</span>{points}</li>')
+        marked.append(f"**{plain(shown)}**" if right else f"*{plain(shown)}*")
+    return f"<ul>{''.join(items)}</ul>", "; ".join(marked)
+
+
+def example(text: str, labels: Sequence[str], predictions: Mapping[str, Sequence[Any]], why: str = "") -> Block:
+    """One text, what is true of it, and what each system says; `why`: the text in another form."""
+    lists, cells = [], []
+    for name, found in predictions.items():
+        shown, marked = answers(found)
+        head = f"<h3>{escape(name)}</h3>" if name else ""
+        lists.append(f"<div>{head}{shown}</div>")
+        cells.append(f"{plain(name)}: {marked}" if name else marked)
+    truth, said = "; ".join(labels) or "none", f'<p class="said">{given(text)}</p>'
+    html = (
+        f'<article class="example{" one" if why else ""}"><div>{why or said}<p class="truth">True: {given(truth)}</p>'
+        f'</div><div class="answers">{"".join(lists)}</div></article>'
+    )
+    return Block(html, "\n".join([f"- {plain(text)} (true: {plain(truth)})", *(f"  - {cell}" for cell in cells)]))
+
+
+def ablations(tables: Sequence[Mapping[str, Any]] | None) -> list[Section]:
+    """Tables that came with the results, with bars for their columns of numbers."""
+    sections = []
+    for table in tables or ():
+        header, rows = [str(name) for name in table["header"]], [list(row) for row in table["rows"]]
+        if not rows:
+            continue
+        numeric = [
+            column
+            for column in range(1, len(header))
+            if all(isinstance(row[column], int | float) for row in rows if row[column] is not None)
+            and any(row[column] is not None for row in rows)
+        ]
+        cells = [[_cell(value, column in numeric) for column, value in enumerate(row)] for row in rows]
+        words = [column for column in range(len(header)) if column not in numeric]
+        numbers = grid(header, cells, words)
+        pictures = [
+            bars([Bar(str(row[0]), float(row[c])) for row in rows if row[c] is not None], header[c], 2) for c in numeric
+        ]
+        blocks = [figure(pictures, numbers)] if pictures and len(rows) > 1 else [numbers]
+        title = str(table.get("question") or table["title"])
+        sections.append(Section(str(table["title"]), title, str(table.get("lead") or table["title"]) + ".", blocks))
+    return sections
+
+
+def _cell(value: Any, numeric: bool) -> str:
+    if value is None:
+        return NOTHING
+    if numeric:
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return str(value)
+
+
+def bars_by_metric(rows: Sequence[Row], metrics: Iterable[str]) -> list[Html]:
+    """A panel for each metric, the best row on top."""
+    pictures: list[Html] = []
+    for metric in metrics:
+        values = [(row, value_at(row, "scores", metric)) for row in rows]
+        shown = [
+            Bar(str(row["name"]), value, *interval(row, metric), peer=is_peer(row))
+            for row, value in values
+            if value is not None
+        ]
+        if shown:
+            pictures.append(bars(sorted(shown, key=lambda bar: -bar.value), metric, best=True))
+    return pictures

@@ -1,0 +1,138 @@
+"""Reports in a real browser: nothing goes wrong or leaves, and they can be read on a phone, in the dark, on paper."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortlist
+from shortlist.reporting import write_comparison
+from test_report_pages import FULL, rows
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+]
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    write_comparison(FULL, folder)
+    train, test = shortlist.read(rows(6)), shortlist.read(rows(2))
+    model = shortlist.train(train, recipe="centroid")
+    shortlist.report(model, test, train, name="a" * 80).write(folder / "model.html")
+    return {"comparison": folder / "report.html", "model": folder / "model.html"}
+
+
+@pytest.fixture(params=["comparison", "model"])
+def open_report(browser, reports, request):
+    """Opens the report; at the end, nothing may have been complained about or asked for."""
+    contexts, troubles, strangers = [], [], []
+    address = reports[request.param].as_uri()
+
+    def open_(**options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("request", lambda asked: None if asked.url == address else strangers.append(asked.url))
+        page.goto(address)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert troubles == [] and strangers == []
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1200, "height": 800}}, PHONE])
+def test_the_page_itself_never_scrolls_sideways(open_report, options):
+    page = open_report(**options)
+    wide, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide <= room
+
+
+def test_names_in_plots_stay_inside_them(open_report):
+    page = open_report(viewport={"width": 1200, "height": 800})
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll('figure svg')].filter((svg) => svg.getBoundingClientRect().width)
+        .flatMap((svg) => [...svg.querySelectorAll('text')].filter((text) => {
+          const box = text.getBoundingClientRect(), frame = svg.getBoundingClientRect();
+          return box.left < frame.left - 4 || box.right > frame.right + 4;
+        }).map((text) => text.textContent))"""
+    )
+    assert outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(open_report, scheme):
+    """WCAG AA for text (4.5), and for plots (3)."""
+    page = open_report(color_scheme=scheme)
+    contrasts = page.evaluate(
+        """() => {
+          const style = getComputedStyle(document.documentElement);
+          const light = (name) => {
+            const probe = document.body.appendChild(document.createElement('i'));
+            probe.style.color = style.getPropertyValue(name);
+            const parts = getComputedStyle(probe).color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
+            probe.remove();
+            const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+          };
+          const contrast = (one, other) => {
+            const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
+            return (a + 0.05) / (b + 0.05);
+          };
+          const texts = ['--ink', '--soft', '--accent', '--right', '--s0', '--s1', '--s2', '--s3'];
+          return [
+            ...texts.map((name) => [name, contrast(name, '--sheet'), 4.5]),
+            ...['--ink', '--soft', '--accent'].map((name) => [name, contrast(name, '--paper'), 4.5]),
+            ...['--bar', '--edge'].map((name) => [name, contrast(name, '--sheet'), 3]),
+          ];
+        }"""
+    )
+    assert [row for row in contrasts if row[1] < row[2]] == []
+
+
+def test_on_paper_it_is_light_and_whole(open_report):
+    page = open_report(color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    assert ink == "rgb(27, 29, 34)"
+    assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    printed = page.pdf(format="A4")
+    assert printed.startswith(b"%PDF") and len(printed) > 10_000
+
+
+def test_numbers_unfold_and_contents_lead_there(open_report):
+    page = open_report(viewport={"width": 1200, "height": 800})
+    page.locator("summary").first.click()
+    sync_api.expect(page.locator("details table").first).to_be_visible()
+    page.locator("nav a").last.click()
+    assert page.evaluate("window.scrollY") > 0
+    sync_api.expect(page.locator("main > section").last.locator("h2")).to_be_in_viewport()
+
+
+def test_every_plot_has_words_for_those_who_do_not_see_it(open_report):
+    page = open_report()
+    pictures = page.locator("figure svg")
+    assert pictures.count() > 3
+    told = pictures.evaluate_all("all => all.map((svg) => [svg.getAttribute('role'), svg.getAttribute('aria-label')])")
+    assert all(role == "img" and len(label) > 20 for role, label in told)
