@@ -185,7 +185,7 @@ def test_a_recipe_goes_on_from_its_checkpoint(tmp_path):
     settings = settings_of(data, out, "astec")
     store, parts = comparison.Store(out), comparison.Parts.read(str(data), 0)
     work, planned = store.work / "astec", settings.rows[0]
-    one = comparison._Comparison(settings, parts, store)
+    one = comparison._Comparison(settings, parts, store, lambda summary: None)
     assert one._make_ready(planned, work, "print") == 0
     assert not json.loads((work / "job.json").read_text())["resume"]
     (work / "checkpoints").mkdir()
@@ -289,3 +289,19 @@ def test_the_peers_get_the_same_words_as_we(tmp_path):
     # The row that a peer's text has when it comes alone is the one it has in bulk.
     vectors = data.vectorizer().transform(data.texts())
     np.testing.assert_allclose(vectors.toarray(), data.rows("test")[:5].toarray(), rtol=1e-5)
+
+
+def test_data_of_features(tmp_path):
+    """The Repository's sparse files have no texts: what needs none is compared, and nothing is disturbed."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 80), ("test", 20)):
+        labels = rng.integers(4, size=count)
+        rows = [f"{label} {label}:1.0 {4 + rng.integers(6)}:0.5" for label in labels]
+        (tmp_path / f"{part}.txt").write_text(f"{count} 10 4\n" + "\n".join(rows) + "\n")
+    rows = plan("centroid", "fasttext", option_value) + fake_rows(tmp_path / "peers", "works")
+    rows[1] = replace(rows[1], peer=replace(rows[1].peer, package="numpy"))
+    summary = compare(settings_of(tmp_path, tmp_path / "out", rows, robustness=True))
+    centroid, fasttext, works = summary["rows"]
+    assert centroid["scores"]["P@1"] == 100 and centroid["ms_p50"] > 0 and centroid["robustness"] == {}
+    assert fasttext["status"] == "skipped" and "reads texts" in fasttext["note"]
+    assert works["status"] == "done" and summary["words_per_text"] == {}

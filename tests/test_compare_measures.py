@@ -1,15 +1,12 @@
-"""Significance, counts of multiply-adds and disturbed texts, each against something slow and obvious."""
+"""Significance and counts of multiply-adds, each against something slow and obvious."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import shortlist
 from comparing import write_data
-from shortlist.comparing.disturb import WAYS, disturbed
 from shortlist.comparing.flops import multiply_adds, of_encoder, of_head, of_network, of_pipeline
 from shortlist.comparing.measure import Convention, intervals_of, scores_of
 from shortlist.comparing.parts import Parts
@@ -25,7 +22,6 @@ from shortlist.model.inception import Network
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.merged import MergedShortlister
-from shortlist.text import Tokenizer
 
 CONVENTION = Convention(resamples=200, seed=4)
 
@@ -177,31 +173,3 @@ def test_centroids_by_hand():
     # "red" is a word of 2 labels, "hat" of 2; "nobody" of none.
     assert multiply_adds(model, ["red hat", "nobody"]) == (2 + 2) / 2
     assert multiply_adds(shortlist.train([("red hat", ["hat"])], "popular"), ["red"]) == 0
-
-
-texts = st.lists(st.text(st.sampled_from("ab cdé1,"), max_size=20), min_size=1, max_size=5)
-
-
-@given(texts, st.sampled_from(list(WAYS)), st.integers(0, 3))
-def test_disturbed_texts_keep_what_they_should(given_texts, how, seed):
-    words = Tokenizer().words
-    found = disturbed(given_texts, how, seed)
-    assert list(found) == list(disturbed(given_texts, how, seed))
-    for before, after in zip(given_texts, found, strict=True):
-        if how == "shuffled":
-            assert sorted(words(after)) == sorted(words(before))
-        elif how == "dropped":
-            kept = iter(words(before))
-            assert all(word in kept for word in words(after))  # in the same order
-            assert bool(words(after)) == bool(words(before))
-        else:
-            changes = zip(words(before), after.split(), strict=True) if words(before) else ()
-            assert all(abs(len(one) - len(other)) <= 1 for one, other in changes)
-
-
-def test_disturbing_does_something():
-    many = [f"one two three four five six seven eight {i}" for i in range(50)]
-    for how in WAYS:
-        assert np.mean([one == other for one, other in zip(many, disturbed(many, how, 0), strict=True)]) < 0.2, how
-    dropped = np.mean([len(text.split()) for text in disturbed(many, "dropped", 0)])
-    assert 6 < dropped < 7.5

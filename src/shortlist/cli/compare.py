@@ -55,8 +55,8 @@ def compare(
     Without a test part, a fifth of the texts is held out by the seed. A recipe may have options (astec:epochs=5) and
     be an ensemble (astec*3). Other tools are run by a Python of their own, which `make peers` sets up; one that is not
     there is left out with a note. Each row has a process of its own: one that dies, hangs or takes too much memory
-    costs its row. What is done is stored in OUT (rows/, summary.json, table.md), and the same command goes on from
-    there.
+    costs its row. What is done is stored in OUT (report.html, table.md, summary.json, rows/), and the same command
+    goes on from there.
 
     \b
     shortlist compare parts/ --out report/
@@ -69,6 +69,7 @@ def compare(
     from shortlist.comparing import compare as run
     from shortlist.comparing.measure import Convention
     from shortlist.comparing.plan import plan
+    from shortlist.reporting import write_comparison
 
     if peers_python is None and PEERS_PYTHON.exists():
         peers_python = str(PEERS_PYTHON.absolute())
@@ -89,6 +90,7 @@ def compare(
             convention=Convention(a=a, b=b),
             keep_models=keep_models,
             reading=reading,
-        )
+        ),
+        on_summary=lambda summary: write_comparison(summary, Path(out)),
     )
     click.echo((Path(out) / "table.md").read_text())

@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 from numba.core import event
 
-from shortlist.comparing.disturb import disturbed
 from shortlist.comparing.flops import multiply_adds
 from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
 from shortlist.comparing.measure import one_at_a_time
@@ -30,6 +29,7 @@ from shortlist.errors import DataError, MissingExtraError, ShortlistError, Stopp
 from shortlist.model import load, train
 from shortlist.model.base import Model
 from shortlist.model.registry import options_of
+from shortlist.text.disturbed import disturbed
 
 log = logging.getLogger("shortlist")
 

@@ -9,7 +9,7 @@ import logging
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from shortlist.comparing import runner
-from shortlist.comparing.disturb import WAYS
 from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
 from shortlist.comparing.machine import machine_facts, peers_versions
 from shortlist.comparing.measure import Convention, disturbed_scores, intervals_of, scores_of
@@ -28,9 +27,12 @@ from shortlist.comparing.results import Measured, Row, Store, checked_prediction
 from shortlist.comparing.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
 from shortlist.files import write_atomically
+from shortlist.text.disturbed import WAYS
 from shortlist.training.memory import free_memory
 
 log = logging.getLogger("shortlist")
+
+OnSummary = Callable[[dict[str, Any]], None]
 
 GB = 1e9
 # Of the memory that is free, so much may be taken where nothing else is said.
@@ -72,15 +74,15 @@ class Settings:
     reading: dict[str, Any] = field(default_factory=dict)
 
 
-def compare(settings: Settings) -> dict[str, Any]:
-    """Run what is not stored yet, and give the summary of all."""
+def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) -> dict[str, Any]:
+    """Run what is not stored yet, and give the summary of all; `on_summary` is given each summary on the way, too."""
     for name in settings.again:
         if name != ALL and name not in {row.name for row in settings.rows}:
             raise OptionError(f"{name!r} is to be run again, but is not among what is compared.")
     parts = Parts.read(settings.source, settings.seed, settings.reading)
     store = Store(settings.out)
     with _alone(store):
-        comparison = _Comparison(settings, parts, store)
+        comparison = _Comparison(settings, parts, store, on_summary)
         try:
             return comparison.run()
         except KeyboardInterrupt:
@@ -89,8 +91,8 @@ def compare(settings: Settings) -> dict[str, Any]:
 
 
 class _Comparison:
-    def __init__(self, settings: Settings, parts: Parts, store: Store) -> None:
-        self.settings, self.parts, self.store = settings, parts, store
+    def __init__(self, settings: Settings, parts: Parts, store: Store, on_summary: OnSummary) -> None:
+        self.settings, self.parts, self.store, self.on_summary = settings, parts, store, on_summary
         self.machine = machine_facts()
         self.threads = settings.threads or int(self.machine["cores"])
         packages = [peer.package for peer in peers().values()]
@@ -108,7 +110,6 @@ class _Comparison:
 
     def run(self) -> dict[str, Any]:
         rows = self.settings.rows
-        order = [row.file_name for row in rows]
         self._measure_anew()
         for number, planned in enumerate(rows, 1):
             where = f"[{number}/{len(rows)}] {planned.name}"
@@ -120,9 +121,15 @@ class _Comparison:
             row = self._run_row(planned, fingerprint)
             self.store.save(planned.file_name, row)
             log.info("%s: %s", where, _in_short(row))
-            summarise(self.store, self.parts, order, self.settings.seed)
-        summary = summarise(self.store, self.parts, order, self.settings.seed)
+            self._summarise()
+        summary = self._summarise()
         shutil.rmtree(self.store.work, ignore_errors=True)
+        return summary
+
+    def _summarise(self) -> dict[str, Any]:
+        order = [row.file_name for row in self.settings.rows]
+        summary = summarise(self.store, self.parts, order, self.settings.seed)
+        self.on_summary(summary)
         return summary
 
     def _fingerprint(self, planned: RowPlan) -> str:

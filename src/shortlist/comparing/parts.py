@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import xxhash
 
-from shortlist.comparing.disturb import disturbed
 from shortlist.data.dataset import Dataset
 from shortlist.data.describe import describe
 from shortlist.data.folders import parts_of
@@ -24,6 +23,7 @@ from shortlist.lazy import sparse
 from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
+from shortlist.text.disturbed import disturbed
 
 # What is cut off for the test where the data has no test part.
 TEST_SHARE = 0.2
