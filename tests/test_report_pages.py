@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import shortlist
 from shortlist.cli import shortlist as command
@@ -17,6 +19,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.reporting import comparison_page, write_comparison
 from shortlist.reporting.html import Page, Section, escape, grid, plain
 from shortlist.reporting.measuring import measure_model
+from shortlist.text import Tokenizer
 from shortlist.text.disturbed import disturbed
 
 COLOURS, THINGS = ("red", "blue", "green", "black"), ("shoes", "hat", "coat", "shirt")
@@ -383,6 +386,19 @@ class TestDisturbed:
     def test_about_a_quarter_of_the_words_is_misspelt(self):
         found = " ".join(disturbed(["abcdefgh"] * 1000, "misspelt")).split()
         assert 0.17 < np.mean([word != "abcdefgh" for word in found]) < 0.3
+
+    @given(st.lists(st.text(st.sampled_from("ab cdé1,"), max_size=20), max_size=5), st.integers(0, 3))
+    def test_words_are_kept_in_number_or_in_order(self, texts, seed):
+        words = Tokenizer().words
+        for before, after in zip(texts, disturbed(texts, "shuffled", seed), strict=True):
+            assert sorted(words(after)) == sorted(words(before))
+        for before, after in zip(texts, disturbed(texts, "dropped", seed), strict=True):
+            rest = iter(words(before))
+            assert all(word in rest for word in words(after))
+            assert bool(words(after)) == bool(words(before))
+        for before, after in zip(texts, disturbed(texts, "misspelt", seed), strict=True):
+            changes = zip(words(before), words(after), strict=True)
+            assert all(abs(len(one) - len(other)) <= 1 for one, other in changes)
 
     def test_other_ways_are_refused(self):
         with pytest.raises(shortlist.OptionError, match="shuffled, dropped, misspelt"):
