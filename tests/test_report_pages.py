@@ -176,6 +176,11 @@ class TestComparison:
         assert "Not shown, because not measured: pecos, bonsai, popular." in checker.text
         assert "Far below the plot: popular (9.6)." in checker.text
         assert "Do more clusters help?" in checker.text
+        assert "Without a value: 128 (P@1)." in checker.text
+
+    def test_a_metric_that_a_row_lacks_is_named(self):
+        less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
+        assert "Without a value: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"rows": less}).to_html()
 
     def test_every_plot_has_its_numbers_below_it(self):
         html = comparison_page(FULL).to_html()

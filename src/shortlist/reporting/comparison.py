@@ -199,6 +199,10 @@ def _bars(rows: Sequence[Row]) -> Section | None:
     table = [[str(row["name"]), *(fixed(value_at(row, "scores", m)) for m in all_metrics)] for row in there]
     scores = grid(["", *all_metrics], table)
     blocks.append(figure(pictures, scores, "Grey bars: other tools." if any(map(is_peer, there)) else ""))
+    drawn = [m for m in ACCURACY if any(value_at(row, "scores", m) is not None for row in there)]
+    blocks += parts.without_value(
+        {str(row["name"]): [m for m in drawn if value_at(row, "scores", m) is None] for row in rows}
+    )
     if cells:
         blocks.append(grid(header, cells))
         blocks.append(

@@ -60,6 +60,12 @@ def left_out(rows: Sequence[Row], there: Sequence[Row], what: str) -> list[Block
     return [paragraph(f"Not shown, because {what}: {', '.join(missing)}.", "left-out")] if missing else []
 
 
+def without_value(missing: Mapping[str, Sequence[str]]) -> list[Block]:
+    """Names what rows have no value of."""
+    told = [f"{name} ({', '.join(what)})" for name, what in missing.items() if what]
+    return [paragraph(f"Without a value: {'; '.join(told)}.", "left-out")] if told else []
+
+
 def by_frequency(rows: Sequence[Row]) -> Section | None:
     """Which labels earn the precision (Astec's Figure 3)."""
     there = [row for row in rows if row.get("by_quantile")]
@@ -347,6 +353,7 @@ def ablations(tables: Sequence[Mapping[str, Any]] | None) -> list[Section]:
             bars([Bar(str(row[0]), float(row[c])) for row in rows if row[c] is not None], header[c], 2) for c in numeric
         ]
         blocks = [figure(pictures, numbers)] if pictures and len(rows) > 1 else [numbers]
+        blocks += without_value({str(row[0]): [header[c] for c in numeric if row[c] is None] for row in rows})
         title = str(table.get("question") or table["title"])
         sections.append(Section(str(table["title"]), title, str(table.get("lead") or table["title"]) + ".", blocks))
     return sections
