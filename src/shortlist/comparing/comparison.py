@@ -227,8 +227,9 @@ class _Comparison:
             "folder": str(work),
         }
         if planned.peer is not None:
-            data = self.store.work / f"{PEERS_DATA}-{len(self.ways)}"
-            write_peers_data(data, self.parts, self.ways, self.settings.latency_texts, self.settings.seed)
+            n_texts, seed = self.settings.latency_texts, self.settings.seed
+            data = self.store.work / "-".join(map(str, [PEERS_DATA, *self.ways, n_texts, seed]))
+            write_peers_data(data, self.parts, self.ways, n_texts, seed)
             (work / "job.json").write_bytes(msgspec.json.encode({"data": str(data), **common}))
             return 0.0
         job = Job(

@@ -165,14 +165,14 @@ def write_peers_data(folder: Path, parts: Parts, ways: tuple[str, ...], latency_
             _write_rows(beside / f"{name}.npz", tf_idf.transform(ids))
             words = np.asarray(list(vocabulary.words), object)
             lines = (" ".join(words[ids.row(i)]) + "\n" for i in range(len(ids)))
-            (beside / f"{name}.words.txt").write_text("".join(lines))
+            (beside / f"{name}.words.txt").write_text("".join(lines), "utf-8")
 
         put("train", word_ids.take(labelled))
         put("test", vocabulary.encode(test.texts))
         for way in ways:
             put(f"test.{way}", vocabulary.encode(disturbed(test.texts, way, seed)))
         (beside / "texts.json").write_bytes(msgspec.json.encode(first_texts(test.texts, latency_texts)))
-        (beside / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary.words))
+        (beside / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary.words), "utf-8")
         np.save(beside / "idf.npy", tf_idf.idf, allow_pickle=False)
 
 

@@ -12,6 +12,7 @@ from shortlist.comparing.measure import METRICS
 from shortlist.comparing.parts import Parts
 from shortlist.comparing.results import Row, Store
 from shortlist.comparing.significance import best_of_each, differences_to_best
+from shortlist.files import write_atomically
 from shortlist.tables import markdown
 
 EXAMPLES, SHOWN = 12, 5
@@ -40,7 +41,8 @@ def summarise(store: Store, parts: Parts, order: Sequence[str], seed: int) -> di
         "words_per_text": parts.words_per_text(),
     }
     store.write_json("summary.json", summary)
-    (store.folder / "table.md").write_text(table(summary))
+    with write_atomically(store.folder / "table.md") as file:
+        file.write(table(summary).encode())
     return summary
 
 

@@ -48,7 +48,7 @@ class Data:
             return sparse.csr_matrix(parts, shape=tuple(arrays["shape"]), dtype=np.float32)
 
     def lines(self, name: str) -> list[str]:
-        return (self.folder / f"{name}.words.txt").read_text().split("\n")[:-1]
+        return (self.folder / f"{name}.words.txt").read_text("utf-8").split("\n")[:-1]
 
     def labels(self) -> list[list[int]]:
         bounds = zip(self.indptr[:-1], self.indptr[1:])  # noqa: B905 - also for the oldest Python that peers have
@@ -60,13 +60,13 @@ class Data:
 
     def texts(self) -> list[str]:
         path = self.folder / "texts.json"
-        return json.loads(path.read_text()) if path.exists() else []
+        return json.loads(path.read_text("utf-8")) if path.exists() else []
 
     def vectorizer(self) -> Any:
         """From a text as it is to its row, by scikit-learn."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        words = (self.folder / "vocabulary.txt").read_text().split("\n")[:-1]
+        words = (self.folder / "vocabulary.txt").read_text("utf-8").split("\n")[:-1]
         numbers = {word: i for i, word in enumerate(words)}
         vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True, vocabulary=numbers, dtype=np.float32)
         vectorizer.idf_ = np.load(self.folder / "idf.npy", allow_pickle=False)
@@ -187,7 +187,7 @@ class NapkinXC(Tool):
 
 class FastText(Tool):
     def prepare(self, data: Data) -> None:
-        with (self.folder / "train.txt").open("w") as file:
+        with (self.folder / "train.txt").open("w", encoding="utf-8") as file:
             for own, words in zip(data.labels(), data.lines("train")):  # noqa: B905
                 file.write(" ".join(f"__label__{label}" for label in own) + f" {words}\n")
 
@@ -261,7 +261,7 @@ TOOLS = {
 def main(name: str, job_file: str) -> None:
     """Do the job."""
     end_with_parent()
-    job = json.loads(Path(job_file).read_text())
+    job = json.loads(Path(job_file).read_text("utf-8"))
     folder, k, threads = Path(job["folder"]), job["places"], job["threads"]
     data = Data(Path(job["data"]))
     tool = TOOLS[name](name, folder, threads, job["seed"])
