@@ -20,8 +20,8 @@ from shortlist.progress import Progress
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.rows import LARGEST, check_finite
 
-# Weights nearer to zero are not kept: they are most of the weights and change next to nothing.
-LEAST_WEIGHT = 0.05
+# Weights nearer to zero are not kept: they are most of the weights, and what they change is not for the better.
+LEAST_WEIGHT = 0.1
 # Words of texts that a block of labels sees: what is learnt is first put down with room for all of them.
 WORDS_PER_BLOCK = 30_000_000
 PAGE = 1 << 16
