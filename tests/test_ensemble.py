@@ -115,8 +115,8 @@ class TestMeans:
 
     def test_of_real_members(self, ensemble, data):
         texts = data.texts[:30]
-        ids, scores = ensemble.rank(texts, 5)
-        ranked = [member.rank(texts, 50) for member in ensemble.members]
+        ids, scores = ensemble._rank(texts, 5, None, 1.0)
+        ranked = [member._rank(texts, 50, None, 1.0) for member in ensemble.members]
         for row in range(len(texts)):
             expected = means_by_hand([(ids[row], scores[row]) for ids, scores in ranked], 5)
             assert list(zip(ids[row].tolist(), scores[row], strict=True)) == expected
@@ -148,7 +148,7 @@ class TestModel:
         assert files_of(tmp_path / "again") == files_of(saved)
 
     def test_is_no_worse_than_its_worst_member(self, ensemble):
-        test = noisy_topics(300, seed=2)
+        test = noisy_topics(3000, seed=2)
         alone = [shortlist.evaluate(member.predict_dataset(test), test)["P@1"] for member in ensemble.members]
         assert shortlist.evaluate(ensemble.predict_dataset(test), test)["P@1"] >= min(alone)
 

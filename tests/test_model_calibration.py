@@ -200,3 +200,16 @@ def test_fit_odds_finds_planted_factors_and_stays_at_the_start_where_there_is_no
     right = rng.random(20_000) < expit(inputs @ [2.0, -1.0] + 0.5)
     assert fit_odds(inputs, right, np.array([1.0, 0.0, 0.0])) == pytest.approx([2.0, -1.0, 0.5], abs=0.1)
     assert fit_odds(np.zeros((0, 2)), np.zeros(0, bool), np.array([1.0, 2.0, 3.0])) == [1.0, 2.0, 3.0]
+
+
+class TestMean:
+    def test_lies_between_its_curves_everywhere(self):
+        steep = Calibration("isotonic", [0.0, 0.3, 1.0], [0.0, 0.9, 1.0])
+        flat = Calibration("isotonic", [0.0, 0.6, 1.0], [0.1, 0.2, 0.3])
+        scores = np.linspace(0, 1, 50)
+        mean = Calibration.mean([steep, flat, None])
+        expected = (steep.apply(scores) + flat.apply(scores) + scores) / 3
+        np.testing.assert_allclose(mean.apply(scores), expected, atol=1e-6)
+
+    def test_of_none_is_none(self):
+        assert Calibration.mean([None, None]) is None

@@ -394,7 +394,8 @@ def test_killed_again_and_again_it_ends_in_the_same_bytes(put, tmp_path, few_at_
 
 
 SLOW_CHUNKS = """
-import sys, threading
+import signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell have it ignored
 from shortlist.serving import bulk, partial_output
 bulk.ROWS_AT_ONCE = 500
 write, calls = partial_output.PartialOutput.write, []

@@ -42,7 +42,7 @@ def _lines(content: dict[str, Any]) -> list[str]:
         lines += ["", plain([held_out, ""], [[name, f"{value:.2f}"] for name, value in content["scores"].items()])]
     if content.get("effort", {}).get("of", 1) > 1:
         effort = content["effort"]
-        lines += ["", f"searches {effort['searched']:,} clusters of labels at an effort of 1; on held-out texts * :"]
+        lines += ["", f"searches {effort['searched']:,} clusters of labels at an effort of 1; on held-out texts:"]
         lines.append(plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in effort["curve"]]))
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
@@ -57,6 +57,6 @@ def _lines(content: dict[str, Any]) -> list[str]:
             for row in calibration["table"]
         ]
         lines.append(plain(["score", "labels", "mean score", "share right"], rows))
-    if "*" in "".join(lines):
-        lines += ["", "* measured when the re-ranker had learnt from these texts, too: to compare with each other only"]
+    if "P@1_as_stored" in storage:
+        lines += ["", "* on texts that the re-ranker has learnt from, too: to compare with each other only"]
     return lines

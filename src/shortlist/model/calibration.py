@@ -56,9 +56,22 @@ class Calibration:
         if points[1, 0] < 0 or points[1, -1] > 1:
             raise ValueError("the calibration leads to scores outside 0 to 1")
 
+    @staticmethod
+    def mean(curves: list[Calibration | None]) -> Calibration | None:
+        """The curve between several; None is that of scores that stay as they are."""
+        known = [curve for curve in curves if curve is not None]
+        if not known:
+            return None
+        places = np.unique(np.concatenate([[0.0, 1.0], *(curve.scores for curve in known)]))
+        values = [np.clip(places, 0, 1) if curve is None else curve.at(places) for curve in curves]
+        return Calibration("mean", places.tolist(), np.mean(values, axis=0).tolist())
+
+    def at(self, scores: np.ndarray) -> np.ndarray:
+        return np.interp(scores, self.scores, self.probabilities)
+
     def apply(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities in place of scores, in the same order."""
-        return np.interp(scores, self.scores, self.probabilities).astype(np.float32)
+        return self.at(scores).astype(np.float32)
 
     @staticmethod
     def fit(scores: np.ndarray, right: np.ndarray) -> tuple[Calibration | None, dict[str, float], np.ndarray]:

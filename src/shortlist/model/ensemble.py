@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from shortlist.model.base import Model
+from shortlist.model.calibration import Calibration
 from shortlist.model.folder import ModelReader, ModelWriter
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ class _Extra(msgspec.Struct):
 
 
 class EnsembleModel(Model):
-    """Members over the same labels; the score of a label is the mean of theirs, 0 from one that does not rank it."""
+    """Members over the same labels; the score of a label is the mean of theirs, 0 from one that does not rank it.
+
+    Means are taken before calibration, whose curve may be flat where the order still says something; then the mean of
+    the members' curves says what they mean.
+    """
 
     def __init__(self, members: list[Model], **common: Any) -> None:
         super().__init__(**common)
@@ -53,6 +58,7 @@ class EnsembleModel(Model):
         ensemble = EnsembleModel(
             members, label_names=first.label_names, display_names=first.display_names, options=options
         )
+        ensemble.calibration = Calibration.mean([member.calibration for member in members])
         ensemble.facts = {name: first.facts[name] for name in ("data", "examples") if name in first.facts}
         return ensemble
 
@@ -64,7 +70,7 @@ class EnsembleModel(Model):
         return f"{self.recipe} × {len(self.members)}"
 
     def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
-        ranked = [member.rank(inputs, max(k, FEWEST_RANKED), threads, effort=effort) for member in self.members]
+        ranked = [member._rank(inputs, max(k, FEWEST_RANKED), threads, effort) for member in self.members]
         ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*ranked, strict=True))
         blocks = [
             best_of_means(ids[begin : begin + TEXTS_PER_BLOCK], scores[begin : begin + TEXTS_PER_BLOCK], len(ranked), k)
@@ -74,7 +80,7 @@ class EnsembleModel(Model):
         return best, means
 
     def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
-        return np.mean([member.scores(inputs, ids, threads) for member in self.members], axis=0)
+        return np.mean([member._scores(inputs, ids, threads) for member in self.members], axis=0)
 
     @property
     def _tokenizer(self) -> Tokenizer | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.evaluation import evaluate
 from shortlist.model.base import Model
 from shortlist.model.calibration import Calibration, reliability
 from shortlist.model.prepared import Prepared
@@ -19,8 +18,7 @@ log = logging.getLogger("shortlist")
 
 # Searching less is allowed to cost so much of P@1, in points.
 SEARCH_LOSS = 0.1
-# So many texts show what searching less costs, and so many are shown as examples.
-MOST_TEXTS, EXAMPLES = 5000, 8
+EXAMPLES = 8  # texts
 PLACES = 5  # of which scores are calibrated
 
 
@@ -64,21 +62,12 @@ def calibrate(model: Model, ids: np.ndarray, scores: np.ndarray, labels: Ragged)
 
 def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
     """Halve how far is searched as long as that costs next to nothing; the curve of it."""
-    assert model.held_out is not None
-    inputs, labels = model.held_out
-    n_texts = min(len(labels), MOST_TEXTS)
-    inputs, labels = inputs[:n_texts], labels.take(np.arange(n_texts))
-
-    def precision(searched: int) -> float:
-        ids, _ = model._rank(inputs, 1, prepared.options.threads, searched / model.searched)
-        return float(evaluate(ids, labels, k=(1,))["P@1"])
-
     model.searched = searched = model.most_searched
-    best = precision(searched)
+    best = _precision(model, prepared, searched)
     curve = [{"searched": searched, "P@1": round(best, 2)}]
     while searched > 1:
         searched //= 2
-        reached = precision(searched)
+        reached = _precision(model, prepared, searched)
         curve.append({"searched": searched, "P@1": round(reached, 2)})
         if reached < best - SEARCH_LOSS:
             break
@@ -86,3 +75,17 @@ def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
     if len(curve) > 1:
         log.info("searching %d of %d clusters is enough", model.searched, model.most_searched)
     return {"searched": model.searched, "of": model.most_searched, "allowed_loss": SEARCH_LOSS, "curve": curve}
+
+
+def _precision(model: TextModel, prepared: Prepared, searched: int) -> float:
+    """P@1 on held-out texts when so much is searched."""
+    assert model.held_out is not None
+    threads, labels = prepared.options.threads, prepared.validation_labels
+    if model.reranker is None or model.reranker.held_out_best is None:
+        ids, _ = model._rank(model.held_out[0], 1, threads, searched / model.searched)
+        return 100 * float(right_pairs(ids, labels, model.n_labels).mean())
+    # The re-ranker may have learnt from these texts since: what it ranked first before counts, as long as it is found.
+    best = model.reranker.held_out_best[0][:, :1]
+    found, _ = model._first_rank(prepared.validation_ids, model.reranker.n_candidates, searched, threads)
+    still_there = (found == best).any(axis=1, keepdims=True)
+    return 100 * float((right_pairs(best, labels, model.n_labels) & still_there).mean())
