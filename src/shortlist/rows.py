@@ -12,6 +12,8 @@ from shortlist.errors import ModelError
 
 LARGEST = 127
 ROWS_PER_BLOCK = 8192
+# How the names of such arrays end.
+ROWS = (".weights", ".words", ".vectors", ".cells")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,6 @@ def in_8_bits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays of a model with all that are rows of labels or of words in 8 bits."""
     packed: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
-        is_rows = name.endswith((".weights", ".words", ".vectors")) and array.ndim == 2 and array.dtype == np.float32
+        is_rows = name.endswith(ROWS) and array.ndim == 2 and array.dtype == np.float32
         packed |= Rows.of_floats(array).in_8_bits().to_arrays(name) if is_rows else {name: array}
     return packed

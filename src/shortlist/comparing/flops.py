@@ -76,7 +76,7 @@ def of_pipeline(pipeline: Pipeline, searched: int, counts: np.ndarray | None) ->
     shortlister = pipeline.shortlister
     if shortlister.texts is not None:
         return None  # how far a search goes through a graph of texts, only the search knows
-    cells, vectors = shortlister.centres.cells, shortlister.centres.vectors.values
+    cells, vectors = shortlister.centres.cells.values, shortlister.centres.vectors.values
     search = cells.size + vectors.size * min(searched, len(cells)) / len(cells)
     n_candidates = min(pipeline.n_candidates, shortlister.n_labels)
     return of_encoder(pipeline.encoder, counts) + search + of_head(pipeline.head, n_candidates)

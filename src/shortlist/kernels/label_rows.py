@@ -85,17 +85,17 @@ def dot(a, b):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
-def _dots(rows, vector, out):
+def dots(rows, vector, out):
     """The dot product of each row with the vector; four at a time, so that the vector is read once for four."""
     n, last = len(rows), len(rows) - len(rows) % 4
     for r in range(0, last, 4):
         a, b, c, d = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
         sum_a, sum_b, sum_c, sum_d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         for i in range(len(vector)):
-            sum_a += a[i] * vector[i]
-            sum_b += b[i] * vector[i]
-            sum_c += c[i] * vector[i]
-            sum_d += d[i] * vector[i]
+            sum_a += np.float32(a[i]) * vector[i]
+            sum_b += np.float32(b[i]) * vector[i]
+            sum_c += np.float32(c[i]) * vector[i]
+            sum_d += np.float32(d[i]) * vector[i]
         out[r], out[r + 1], out[r + 2], out[r + 3] = sum_a, sum_b, sum_c, sum_d
     for r in range(last, n):
         out[r] = dot(rows[r], vector)
@@ -221,7 +221,7 @@ def cluster_step(
             n, n_rows = len(who), end - begin
             cluster = weights[begin:end]
             for j in range(n):
-                _dots(cluster, features[who[j]], logits[j])
+                dots(cluster, features[who[j]], logits[j])
                 for r in range(n_rows):
                     logits[j, r] += biases[begin + r]
                 loss += entropy_row(logits[j, :n_rows], slopes[j, :n_rows], scale)

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from shortlist.kernels.label_rows import FAST, dot
+from shortlist.kernels.label_rows import FAST, dot, dots
 from shortlist.kernels.top_labels import insert_best
 
-ROWS_AT_ONCE = 256
+ROWS_AT_ONCE, QUERIES_AT_ONCE = 256, 512
+IMPOSSIBLE = -(1 << 60)  # a sum that never is, which the compiler cannot know
 DIGIT = 11  # bits; three digits make a float32
 
 
@@ -139,6 +140,11 @@ def join_shortlists(shortlists, rows, others, indptr, positives, joined):
 def score_rows(weights, scales, biases, features, candidates, logits):
     """The logits of each sample's candidates; −∞ for those that are -1."""
     for sample in prange(len(features)):
+        touched = 0
+        for row in candidates[sample]:  # rows lie anywhere: now they come from memory many at a time
+            touched += np.int64(weights[row, 0]) if row >= 0 else 0
+        if touched == IMPOSSIBLE:
+            continue
         for i in range(candidates.shape[1]):
             row = candidates[sample, i]
             if row >= 0:
@@ -157,33 +163,92 @@ def score_all_rows(weights, scales, biases, features, logits):
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
-def search_cells(queries, cells, starts, values, scales, n_cells, places, cosines):
-    """Of the vectors in the nearest cells of each query, the places of the best and their products, best first.
+def search_cells(queries, cells, cell_scales, starts, values, scales, n_cells, ordered, places, cosines):
+    """Of the vectors in the nearest cells of each query, the places of the best and their products; -1 for none.
 
-    -1 where there are fewer.
+    If `ordered`, the best first.
     """
-    for query in prange(len(queries)):
-        of_cells = np.empty(len(cells), np.float32)
-        for cell in range(len(cells)):
-            of_cells[cell] = dot(cells[cell], queries[query])
-        nearest = np.empty(n_cells, np.int32)
-        top_of(of_cells, n_cells, nearest)
-        n = 0
-        for cell in nearest:
-            n += starts[cell + 1] - starts[cell]
-        found, products = np.empty(n, np.int32), np.empty(n, np.float32)
-        n = 0
-        for cell in nearest:
-            for place in range(starts[cell], starts[cell + 1]):
-                found[n], products[n] = place, scales[place] * dot(values[place], queries[query])
-                n += 1
-        k = min(n, places.shape[1])
+    for block in prange((len(queries) + QUERIES_AT_ONCE - 1) // QUERIES_AT_ONCE):
+        some = slice(block * QUERIES_AT_ONCE, (block + 1) * QUERIES_AT_ONCE)
+        _search_together(
+            queries[some], cells, cell_scales, starts, values, scales, n_cells, ordered, places[some], cosines[some]
+        )
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _search_together(queries, cells, cell_scales, starts, values, scales, n_cells, ordered, places, cosines):
+    """Queries that look into the same cell do so one after the other, while it is in the cache."""
+    n_queries = len(queries)
+    nearest = np.empty((n_queries, n_cells), np.int32)
+    bounds = np.zeros((n_queries, n_cells + 1), np.int64)  # where the products of each cell stand
+    first_visit = np.zeros(len(cells) + 1, np.int64)
+    of_cells = np.empty(len(cells), np.float32)
+    for query in range(n_queries):
+        dots(cells, queries[query], of_cells)
+        of_cells *= cell_scales
+        top_of(of_cells, n_cells, nearest[query])
+        for i in range(n_cells):
+            cell = nearest[query, i]
+            bounds[query, i + 1] = bounds[query, i] + starts[cell + 1] - starts[cell]
+            first_visit[cell + 1] += 1
+    first_visit = np.cumsum(first_visit)
+    visits = np.empty(n_queries * n_cells, np.int64)
+    filled = first_visit[:-1].copy()
+    for query in range(n_queries):
+        for i in range(n_cells):
+            visits[filled[nearest[query, i]]] = query * n_cells + i
+            filled[nearest[query, i]] += 1
+    products = np.empty((n_queries, bounds[:, -1].max()), np.float32)
+    for cell in range(len(cells)):
+        begin, end = starts[cell], starts[cell + 1]
+        for visit in visits[first_visit[cell] : first_visit[cell + 1]]:
+            query, i = visit // n_cells, visit % n_cells
+            found = products[query, bounds[query, i] : bounds[query, i + 1]]
+            dots(values[begin:end], queries[query], found)
+            found *= scales[begin:end]
+    for query in range(n_queries):
+        k = min(bounds[query, -1], places.shape[1])
         chosen = np.empty(k, np.int32)
         if k:
-            top_of(products, k, chosen)
-        order = np.argsort(-products[chosen], kind="mergesort")
-        places[query, :k], cosines[query, :k] = found[chosen[order]], products[chosen[order]]
+            top_of(products[query, : bounds[query, -1]], k, chosen)
+        i = 0
+        for j in range(k):  # they rise, and so do the bounds
+            while chosen[j] >= bounds[query, i + 1]:
+                i += 1
+            places[query, j] = starts[nearest[query, i]] + chosen[j] - bounds[query, i]
+            cosines[query, j] = products[query, chosen[j]]
+        if ordered:
+            order = np.argsort(-cosines[query, :k], kind="mergesort")
+            places[query, :k], cosines[query, :k] = places[query, :k][order], cosines[query, :k][order]
         places[query, k:], cosines[query, k:] = -1, -np.inf
+
+
+@njit(cache=True, nogil=True)
+def labels_of_centres(found, cosines, owner, has_several, ids, similarities):
+    """The labels of the centres found and their largest cosines; the best, if there is no room for all; -1 for none."""
+    labels, best = np.empty(found.shape[1], np.int32), np.empty(found.shape[1], np.float32)
+    for query in range(len(found)):
+        n = 0
+        for i in range(found.shape[1]):
+            if found[query, i] < 0:
+                continue
+            label, place = owner[found[query, i]], n
+            if has_several[label]:  # only these can have been met before
+                for j in range(n):
+                    if labels[j] == label:
+                        place = j
+                        break
+            if place == n:
+                labels[n], best[n] = label, cosines[query, i]
+                n += 1
+            else:
+                best[place] = max(best[place], cosines[query, i])
+        k = min(n, ids.shape[1])
+        chosen = np.empty(k, np.int32)
+        if k:
+            top_of(best[:n], k, chosen)
+        ids[query, :k], similarities[query, :k] = labels[chosen], best[chosen]
+        ids[query, k:], similarities[query, k:] = -1, 0
 
 
 @njit(cache=True, nogil=True, parallel=True)

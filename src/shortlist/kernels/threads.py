@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 import numba
+import numpy as np
 
 from shortlist.errors import OptionError
 
@@ -72,3 +73,17 @@ def _matrix_libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+@cache
+def can_share_kernels() -> bool:
+    """Whether several threads may call kernels at once: numba's simplest pool of threads would end the process."""
+    _start_pool(np.zeros(1))
+    return numba.threading_layer() != "workqueue"
+
+
+@numba.njit(cache=True, parallel=True)
+def _start_pool(numbers):
+    """numba says which pool it has once it has started it."""
+    for i in numba.prange(len(numbers)):
+        numbers[i] = 0

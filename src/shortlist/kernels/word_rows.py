@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
+FEW = 32  # words
+IMPOSSIBLE = -(1 << 60)  # a sum that never is, which the compiler cannot know
 MOST_PASSES = 20
 # A label is learnt well enough when no text would move its weights by more than this.
 TOLERANCE = np.float32(0.1)
@@ -153,6 +155,13 @@ def score_candidates(indptr, words, values, starts, n_pages, label_words, weight
     """
     for text in prange(len(candidates)):
         begin, end = indptr[text], indptr[text + 1]
+        touched = 0
+        for label in candidates[text]:  # they lie anywhere: now they come from memory many at a time
+            first = starts[label * n_pages] if label >= 0 else len(weights)
+            if first < len(weights):
+                touched += np.int64(label_words[first]) + np.int64(weights[first])
+        if touched == IMPOSSIBLE:
+            continue
         for i in range(candidates.shape[1]):
             label = candidates[text, i]
             if label < 0:
@@ -165,12 +174,14 @@ def score_candidates(indptr, words, values, starts, n_pages, label_words, weight
                     page = words[p] >> 16
                     low, last = starts[label * n_pages + page], starts[label * n_pages + page + 1]
                 word, high = words[p] & 0xFFFF, last
-                while low < high:
+                while high - low > FEW:
                     middle = (low + high) >> 1
                     if label_words[middle] < word:
                         low = middle + 1
                     else:
                         high = middle
+                while low < high and label_words[low] < word:  # a few in a row are quicker than halving
+                    low += 1
                 if low < last and label_words[low] == word:
                     score += np.float32(weights[low]) * values[p]
             scores[text, i] = biases[label] + scales[label] * score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -14,7 +15,7 @@ import numpy as np
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.threads import use_cores
+from shortlist.kernels.threads import can_share_kernels, use_cores
 from shortlist.model.calibration import Calibration
 from shortlist.model.folder import CARD, DISPLAY_NAMES, LABELS, ModelReader, ModelWriter, save_model
 from shortlist.odds import log_odds
@@ -29,6 +30,7 @@ log = logging.getLogger("shortlist")
 LARGEST_LOSS = 0.2
 # Of longer texts, so many words are explained.
 MOST_EXPLAINED = 64
+TEXTS_PER_PART = 512
 
 
 class WordShare(NamedTuple):
@@ -136,14 +138,28 @@ class Model(ABC):
         inputs = _checked(inputs)
         if threads is None and _count(inputs) == 1:
             threads = 1  # there is nothing to share out, and others to wait for
-        with use_cores(threads):
-            ids, scores = self._rank(inputs, _checked_k(k), threads, _checked_effort(effort))
+        ids, scores = self._rank_in_parts(inputs, _checked_k(k), threads, _checked_effort(effort))
         ids, scores = _without_nan(ids, scores)
         if self.calibration is not None:
             scores = self.calibration.apply(scores)
         scores = np.clip(scores, 0, 1)  # of cosines, some are a little above 1
         if _checked_score(min_score) > 0:
             ids = np.where(scores >= min_score, ids, -1)
+        return ids, scores
+
+    def _rank_in_parts(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+        """Many texts in parts, each the work of one core from words to labels: nothing then waits for anything."""
+        n_parts = -(-_count(inputs) // TEXTS_PER_PART)
+        with use_cores(threads) as n_threads:
+            if n_parts == 1 or n_threads == 1 or not can_share_kernels():
+                return self._rank(inputs, k, threads, effort)
+
+        def rank_part(part: int) -> tuple[np.ndarray, np.ndarray]:
+            with use_cores(1):
+                return self._rank(inputs[part * TEXTS_PER_PART : (part + 1) * TEXTS_PER_PART], k, 1, effort)
+
+        with ThreadPoolExecutor(n_threads) as pool:
+            ids, scores = (np.concatenate(parts) for parts in zip(*pool.map(rank_part, range(n_parts)), strict=True))
         return ids, scores
 
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:

@@ -11,6 +11,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
+from shortlist.kernels.odds import blend_odds
 from shortlist.model.best import best_of
 from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.model.inception import part_of
@@ -77,9 +78,10 @@ class Blend:
     bias: float = 0.0
 
     def odds(self, logits: np.ndarray, cosines: np.ndarray, votes: np.ndarray) -> np.ndarray:
-        there = np.isfinite(logits)  # a factor may come out at zero or below, which would turn −∞ round
-        odds = self.classifier * np.where(there, logits, 0) + self.cosine * cosines
-        return np.where(there, odds + self.votes * log_votes(votes) + self.bias, -np.inf)
+        odds = np.empty(logits.shape, np.float32)
+        factors = self.classifier, self.cosine, self.votes, self.bias
+        blend_odds(logits, cosines, votes, *factors, LEAST_VOTES, odds)
+        return odds
 
 
 def log_votes(votes: np.ndarray) -> np.ndarray:

@@ -11,11 +11,12 @@ import numpy as np
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
 from shortlist.heads.word_rows import WordRows
+from shortlist.kernels.odds import mixture_odds
 from shortlist.lazy import sparse
 from shortlist.model.best import best_of
 from shortlist.model.calibration import fit_odds
 from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
-from shortlist.odds import expit, log_odds
+from shortlist.odds import SUREST, expit, log_odds
 from shortlist.ragged import Ragged
 from shortlist.rows import check_finite
 from shortlist.text import TfIdf, Vocabulary
@@ -38,9 +39,9 @@ class Mixture:
 
     def odds(self, probabilities: np.ndarray, word_scores: np.ndarray) -> np.ndarray:
         """Log-odds; −∞ where there is no candidate."""
-        there = np.isfinite(word_scores)  # a factor may come out at zero or below, which would turn −∞ round
-        odds = self.first * log_odds(probabilities) + self.words * np.where(there, word_scores, 0) + self.bias
-        return np.where(there, odds, -np.inf)
+        odds = np.empty(word_scores.shape, np.float32)
+        mixture_odds(probabilities, word_scores, self.first, self.words, self.bias, SUREST, odds)
+        return odds
 
     @staticmethod
     def fit(probabilities: np.ndarray, word_scores: np.ndarray, right: np.ndarray) -> Mixture:

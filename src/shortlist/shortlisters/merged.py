@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from shortlist.kernels.shortlists import merge_neighbours
+from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours
 from shortlist.kernels.threads import use_threads
 from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.cells import CellIndex
@@ -39,9 +39,9 @@ class MergedShortlister:
 
     def n_searched(self, k: int) -> int:
         """How many centres are looked at for k labels: some labels have several, and may be found more than once."""
-        if len(self.centres) == self.n_labels:
-            return min(k, self.n_labels)
-        return len(self.centres) if k >= self.n_labels else min(2 * k, len(self.centres))
+        if k >= self.n_labels:
+            return len(self.centres)
+        return min(k + min(k, len(self.centres) - self.n_labels), len(self.centres))
 
     def shortlist(
         self, features: np.ndarray, k: int, n_cells: int, threads: int | None = None
@@ -51,9 +51,11 @@ class MergedShortlister:
         Labels are looked for in so many cells of the centres.
         """
         k = min(k, self.n_labels)
-        if self.texts is None and len(self.centres) == self.n_labels:  # a centre a label: nothing to merge
-            ids, cosines = self.centres.search(features, k, n_cells, threads)
-            return ids, np.where(ids >= 0, cosines, np.float32(0)), np.zeros(ids.shape, np.float32)
+        if self.texts is None:
+            found, of_found = self.centres.search(features, self.n_searched(k), n_cells, threads, ordered=False)
+            ids, cosines = np.empty((len(features), k), np.int32), np.empty((len(features), k), np.float32)
+            labels_of_centres(found, of_found, self.owner, self._has_several, ids, cosines)
+            return ids, cosines, np.zeros(ids.shape, np.float32)
         ids = np.empty((len(features), k), np.int32)
         cosines, votes = np.empty((2, len(features), k), np.float32)
         for begin in range(0, len(features), QUERIES_AT_ONCE):
@@ -96,6 +98,11 @@ class MergedShortlister:
             found, _, of_found = self.shortlist(features, k, n_cells, threads)
             votes = np.where(ids[:, :, None] == found[:, None], of_found[:, None], 0).sum(axis=2)
         return cosines, votes
+
+    @cached_property
+    def _has_several(self) -> np.ndarray:
+        """Which labels have more than one centre."""
+        return np.bincount(self.owner, minlength=self.n_labels) > 1
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
