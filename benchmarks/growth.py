@@ -64,7 +64,8 @@ def measure(n_labels, chosen):
     steps = []
     for begin in range(0, len(queries) - BATCH + 1, BATCH):
         block = slice(begin, begin + BATCH)
-        shortlists[block, -1] = np.where((shortlists[block] == right[block, None]).any(axis=1), -1, right[block])
+        there = (shortlists[block] == right[block, None]).any(axis=1)
+        shortlists[block, -1] = np.where(there, shortlists[block, -1], right[block])
         positives = Ragged(np.arange(BATCH + 1), right[block].astype(np.int32))
         start = time.perf_counter()
         rows.step_on_labels(queries[block], shortlists[block], positives, 0.002, chosen.threads)

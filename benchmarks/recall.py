@@ -42,7 +42,9 @@ def main() -> None:
     ways = {"both": merged, "label centres": replace(merged, texts=None), "votes of texts": replace(merged, share=1.0)}
     results = {}
     for name, shortlister in ways.items():
-        ids, _, votes = shortlister.shortlist(features, max(SIZES), n_cells, chosen.threads)
+        ids, cosines, votes = shortlister.shortlist(features, max(SIZES), n_cells, chosen.threads)
+        if shortlister.texts is None:  # what is found among the centres comes in no order
+            ids = np.take_along_axis(ids, np.argsort(-cosines, axis=1, kind="stable"), axis=1)
         if shortlister.share == 1:
             ids = np.where(votes > 0, ids, -1)
         places = (ids[text_of_label] == labels[:, None]).argmax(axis=1)

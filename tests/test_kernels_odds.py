@@ -1,0 +1,90 @@
+"""Log-odds by kernels against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortlist.kernels.shortlists import labels_of_centres
+from shortlist.model.deepxml import LEAST_VOTES, Blend
+from shortlist.model.reranker import Mixture
+from shortlist.odds import SUREST
+
+shapes = st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 9))
+
+
+@given(shapes)
+def test_a_blend_is_a_weighted_sum(shape):
+    seed, n_texts, k = shape
+    rng = np.random.default_rng(seed)
+    logits, cosines, votes = rng.standard_normal((3, n_texts, k)).astype(np.float32)
+    blend = Blend(*rng.standard_normal(4).tolist())
+    expected = blend.classifier * logits + blend.cosine * cosines + blend.bias
+    expected += blend.votes * np.log(np.maximum(votes, LEAST_VOTES))
+    nobody = rng.random((n_texts, k)) < 0.3
+    odds = blend.odds(np.where(nobody, np.float32(-np.inf), logits), cosines, votes)
+    np.testing.assert_allclose(odds, np.where(nobody, -np.inf, expected), rtol=1e-4, atol=1e-4)
+
+
+@given(shapes)
+def test_a_mixture_is_a_weighted_sum_of_log_odds_and_scores(shape):
+    seed, n_texts, k = shape
+    rng = np.random.default_rng(seed)
+    probabilities, scores = rng.random((n_texts, k)), rng.standard_normal((n_texts, k)).astype(np.float32)
+    probabilities = np.where(rng.random((n_texts, k)) < 0.2, rng.integers(0, 2, (n_texts, k)), probabilities)
+    probabilities = probabilities.astype(np.float32)
+    mixture = Mixture(*rng.standard_normal(3).tolist())
+    inside = np.clip(probabilities.astype(np.float64), SUREST, 1 - SUREST)
+    expected = mixture.first * np.log(inside / (1 - inside)) + mixture.words * scores + mixture.bias
+    nobody = rng.random((n_texts, k)) < 0.3
+    odds = mixture.odds(probabilities, np.where(nobody, np.float32(-np.inf), scores))
+    np.testing.assert_allclose(odds, np.where(nobody, -np.inf, expected), rtol=1e-3, atol=1e-3)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 12), st.integers(1, 8))
+def test_labels_of_centres_are_there_once_with_their_largest_cosine(seed, n_queries, n_found, k):
+    rng = np.random.default_rng(seed)
+    owner = np.concatenate([np.arange(8), rng.integers(0, 8, 6)]).astype(np.int32)  # some labels have several centres
+    several = np.bincount(owner, minlength=8) > 1
+    found = np.array([rng.permutation(14)[:n_found] for _ in range(n_queries)], np.int32).reshape(n_queries, n_found)
+    found[rng.random(found.shape) < 0.2] = -1
+    cosines = rng.permutation(n_queries * n_found).reshape(found.shape).astype(np.float32)
+    ids, similarities = np.full((n_queries, k), -7, np.int32), np.empty((n_queries, k), np.float32)
+    labels_of_centres(found, cosines, owner, several, ids, similarities)
+    for query in range(n_queries):
+        best = {}
+        for centre, cosine in zip(found[query], cosines[query], strict=True):
+            if centre >= 0:
+                best[int(owner[centre])] = max(best.get(int(owner[centre]), -1), float(cosine))
+        expected = sorted(best.items(), key=lambda pair: -pair[1])[:k]
+        given = [(int(i), float(s)) for i, s in zip(ids[query], similarities[query], strict=True) if i >= 0]
+        assert sorted(given) == sorted(expected)
+        assert (ids[query, len(expected) :] == -1).all()
+
+
+def test_parts_of_many_texts_are_the_whole(monkeypatch):
+    """However many threads there are, and where only one may call kernels at a time."""
+    import shortlist
+
+    pairs = [(f"wort{i % 7} ding{i % 5} zeug{i}", [f"label {i % 7}"]) for i in range(60)]
+    model = shortlist.train(pairs, recipe="centroid")
+    texts = [text for text, _ in pairs]
+    whole = model.rank(texts, 3, threads=1)
+    monkeypatch.setattr("shortlist.model.base.TEXTS_PER_PART", 7)
+    for threads, can_share in ((1, True), (2, True), (None, True), (2, False)):
+        monkeypatch.setattr("shortlist.model.base.can_share_kernels", lambda can_share=can_share: can_share)
+        parts = model.rank(texts, 3, threads=threads)
+        assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
+    assert len(model.rank([], 3)[0]) == 0
+
+
+def test_an_error_in_a_part_reaches_the_caller(monkeypatch):
+    import shortlist
+
+    model = shortlist.train([("rot", ["a"]), ("blau", ["b"])], recipe="centroid")
+    monkeypatch.setattr("shortlist.model.base.TEXTS_PER_PART", 1)
+    monkeypatch.setattr(model, "_rank", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
+    with pytest.raises(ValueError, match="broken"):
+        model.rank(["rot", "blau"], 1, threads=2)
