@@ -493,7 +493,9 @@ class TestTrained:
         asked = []
         search = CellIndex.search
         monkeypatch.setattr(
-            CellIndex, "search", lambda self, q, k, n, t=None: asked.append(n) or search(self, q, k, n, t)
+            CellIndex,
+            "search",
+            lambda self, q, k, n, *more, **named: asked.append(n) or search(self, q, k, n, *more, **named),
         )
         for effort in (1, 2, 0.5):
             trained.predict("t3w1", effort=effort)

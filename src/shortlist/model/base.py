@@ -151,7 +151,7 @@ class Model(ABC):
         """Many texts in parts, each the work of one core from words to labels: nothing then waits for anything."""
         n_parts = -(-_count(inputs) // TEXTS_PER_PART)
         with use_cores(threads) as n_threads:
-            if n_parts == 1 or n_threads == 1 or not can_share_kernels():
+            if n_parts <= 1 or n_threads == 1 or not can_share_kernels():
                 return self._rank(inputs, k, threads, effort)
 
         def rank_part(part: int) -> tuple[np.ndarray, np.ndarray]:

@@ -80,7 +80,7 @@ class Blend:
     def odds(self, logits: np.ndarray, cosines: np.ndarray, votes: np.ndarray) -> np.ndarray:
         odds = np.empty(logits.shape, np.float32)
         factors = self.classifier, self.cosine, self.votes, self.bias
-        blend_odds(logits, cosines, votes, *factors, LEAST_VOTES, odds)
+        blend_odds(logits.ravel(), cosines.ravel(), votes.ravel(), *factors, LEAST_VOTES, odds.ravel())
         return odds
 
 

@@ -40,7 +40,8 @@ class Mixture:
     def odds(self, probabilities: np.ndarray, word_scores: np.ndarray) -> np.ndarray:
         """Log-odds; −∞ where there is no candidate."""
         odds = np.empty(word_scores.shape, np.float32)
-        mixture_odds(probabilities, word_scores, self.first, self.words, self.bias, SUREST, odds)
+        factors = self.first, self.words, self.bias
+        mixture_odds(probabilities.ravel(), word_scores.ravel(), *factors, SUREST, odds.ravel())
         return odds
 
     @staticmethod
