@@ -21,6 +21,8 @@ from shortlist.comparing.plan import plan
 from shortlist.comparing.results import Row
 from shortlist.errors import DataError, OptionError, Stopped
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):

@@ -11,6 +11,8 @@ from comparing import is_alive
 from shortlist.comparing import runner
 from shortlist.comparing.runner import run, session_members
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 FOREVER = "import time; time.sleep(600)"
 # Leaves the process group, as a member of an ensemble does.
 WITH_CHILD = f"""

@@ -152,6 +152,7 @@ def test_odd_lines_among_others(tmp_path, content):
     ]
 
 
+@pytest.mark.slow
 def test_short_rows_and_labels_never_outgrow_their_arrays(tmp_path):
     row = b'{"t":"","l":[]}\n'
     dataset = read_both_ways(tmp_path / "a.jsonl", row * 200_000, text="t", labels="l")

@@ -582,6 +582,7 @@ class TestFit:
             fit(learner, PLAN, topic_batches(30), None, show_progress=False)
 
 
+@pytest.mark.slow
 class TestStoppedTraining:
     def test_ctrl_c_saves_and_says_how_to_go_on(self, tmp_path):
         learner, handler = new_learner(), signal.getsignal(signal.SIGINT)
