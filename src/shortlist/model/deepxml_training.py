@@ -82,17 +82,8 @@ def train_deepxml(model_class: type[AnyDeepXML], dataset: Dataset, options: Deep
         log.info("weights: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(pipeline.blend).items()))
     mistakes = None if shortlists.similarities is None else _best_of_shortlists(pipeline, features, shortlists, options)
     reranker = prepared.reranker(lambda ids, k: pipeline.rank(ids, k, pipeline.most_cells, options.threads), mistakes)
-    common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
     kept = {name: array for name, array in arrays.items() if name.startswith("encoder.")} | rows
-    model = model_class(
-        pipeline,
-        kept,
-        vocabulary=prepared.vocabulary,
-        records=records + more_records,
-        reranker=reranker,
-        options=options.kept(),
-        **common,
-    )
+    model = model_class(pipeline, kept, **prepared.of_texts(records + more_records, reranker))
     finish(model, prepared)
     return model
 

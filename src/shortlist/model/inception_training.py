@@ -82,15 +82,7 @@ def train_inception(model_class: type[AnyInception], dataset: Dataset, options: 
     network = model_class.at_work(arrays, options.kept(), dataset.n_labels)
     top = int(getattr(options, "top", 0) or 0)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, top, options.threads))
-    common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-    model = model_class(
-        arrays,
-        vocabulary=prepared.vocabulary,
-        records=records,
-        reranker=reranker,
-        options=options.kept(),
-        **common,
-    )
+    model = model_class(arrays, **prepared.of_texts(records, reranker))
     finish(model, prepared)
     return model
 

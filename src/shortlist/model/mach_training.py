@@ -53,15 +53,7 @@ def train_mach(dataset: Dataset, options: MachOptions) -> MachModel:
     arrays["buckets"] = np.stack(buckets)
     network = MachModel.at_work(arrays, options.kept(), dataset.n_labels)
     reranker = prepared.reranker(lambda word_ids, k: network.rank(word_ids, k, threads=options.threads))
-    common = {"label_names": dataset.label_names, "display_names": dataset.display_names}
-    model = MachModel(
-        arrays,
-        vocabulary=prepared.vocabulary,
-        records=records,
-        reranker=reranker,
-        options=options.kept(),
-        **common,
-    )
+    model = MachModel(arrays, **prepared.of_texts(records, reranker))
     finish(model, prepared)
     return model
 

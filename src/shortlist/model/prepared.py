@@ -137,6 +137,17 @@ class Prepared:
             self.options.threads,
         )
 
+    def of_texts(self, records: list[dict[str, Any]], reranker: Reranker | None) -> dict[str, Any]:
+        """The arguments of `TextModel.__init__`."""
+        return {
+            "vocabulary": self.vocabulary,
+            "records": records,
+            "reranker": reranker,
+            "options": self.options.kept(),
+            "label_names": self.dataset.label_names,
+            "display_names": self.dataset.display_names,
+        }
+
     def checkpoints(self, recipe: str, phase: str = "") -> Checkpoints | None:
         """Where this training, or a phase of it, leaves its checkpoints."""
         if not self.options.checkpoints:
