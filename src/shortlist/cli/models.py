@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options
+from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -109,13 +109,7 @@ def train(
 @click.argument("truth", type=click.Path())
 @click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and quantiles.")
 @click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
-@click.option(
-    "--unseen",
-    type=click.Choice(["count", "ignore"]),
-    default="count",
-    show_default=True,
-    help="Whether labels that do not occur in training count.",
-)
+@unseen_option
 @click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
 @click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
 @click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")

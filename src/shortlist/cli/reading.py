@@ -93,3 +93,12 @@ def part_to_read(source: str, wanted: str) -> str | None:
     if parts and wanted not in parts:
         raise DataError(f"{source} has no {wanted} part, only {' and '.join(parts)}.")
     return wanted if parts else None
+
+
+unseen_option = click.option(
+    "--unseen",
+    type=click.Choice(["count", "ignore"]),
+    default="count",
+    show_default=True,
+    help="Whether labels that do not occur in training count.",
+)

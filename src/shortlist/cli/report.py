@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options
+from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
 from shortlist.errors import OptionError
 
 
@@ -16,13 +16,7 @@ from shortlist.errors import OptionError
 @click.argument("test", type=click.Path())
 @click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and rare labels.")
 @click.option("--out", default="report", show_default=True, type=click.Path(), help="Folder for the report.")
-@click.option(
-    "--unseen",
-    type=click.Choice(["count", "ignore"]),
-    default="count",
-    show_default=True,
-    help="Whether labels that do not occur in training count.",
-)
+@unseen_option
 @click.option("--seed", default=0, show_default=True, help="Draws examples and disturbs texts; the same, the same.")
 @click.option("--threads", type=int, help="How many cores to use; all by default.")
 @reading_options

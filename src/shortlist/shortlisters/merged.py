@@ -62,9 +62,7 @@ class MergedShortlister:
             block = slice(begin, begin + QUERIES_AT_ONCE)
             some = features[block]
             found, of_found = self.centres.search(some, self.n_searched(k), n_cells, threads)
-            texts, of_texts = np.full((len(some), 1), -1, np.int32), np.zeros((len(some), 1), np.float32)
-            if self.texts is not None:
-                texts, of_texts = self.texts.search(np.nan_to_num(some), min(self.n_texts, len(self.texts)), threads)
+            texts, of_texts = self.texts.search(np.nan_to_num(some), min(self.n_texts, len(self.texts)), threads)
             with use_threads(threads) as n_shares:
                 merge_neighbours(
                     found,
@@ -74,7 +72,7 @@ class MergedShortlister:
                     of_texts,
                     self.text_labels.indptr,
                     self.text_labels.values,
-                    np.float32(self.share if self.texts is not None else 0),
+                    np.float32(self.share),
                     self.n_labels,
                     n_shares,
                     ids[block],
