@@ -15,7 +15,8 @@ import shortlist as library
 from comparing import BAD, fake_rows, is_alive, settings_of, write_data
 from shortlist.cli import shortlist
 from shortlist.cli.models import option_value
-from shortlist.comparing import compare, comparison, runner
+from shortlist.comparing import ablations, compare, comparison, runner
+from shortlist.comparing.ablations import plan_ablations
 from shortlist.comparing.measure import METRICS, Convention
 from shortlist.comparing.plan import plan
 from shortlist.comparing.results import Row
@@ -293,6 +294,33 @@ def test_the_peers_get_the_same_words_as_we(tmp_path):
     np.testing.assert_allclose(vectors.toarray(), data.rows("test")[:5].toarray(), rtol=1e-5)
 
 
+def test_ablations_have_tables_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(ablations, "FAN_OUTS", (3,))
+    monkeypatch.setattr(ablations, "PERMUTATIONS", 1)
+    small = "epochs=2:dimensions=64:channels=4:validation=0.2"
+    asked = plan_ablations(f"fan-out:{small},dimensions:{small}", option_value)
+    settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", "popular", ablations=asked)
+    summary = compare(settings)
+    assert [row["name"] for row in summary["rows"]] == ["popular"] and set(summary["best"].values()) == {"popular"}
+    fan_out, dimensions = summary["ablations"]
+    assert fan_out["header"][:3] == ["labels a cluster", "form", "P@1"] and "meta recall" in fan_out["header"]
+    forms = [[3, "synchronised"], [3, "not detached"], [3, "LightXML's"]]
+    assert [row[:2] for row in fan_out["rows"]] == forms
+    assert [row[0] for row in dimensions["rows"]] == ["as learnt", "order 1"]
+    for table in summary["ablations"]:
+        assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
+    row = json.loads((Path(settings.out) / "rows" / "fan-out:3_LightXML_s.json").read_text())
+    assert row["options"]["form"] == "lightxml" and row["options"]["clusters"] == 5 and not row["options"]["reranker"]
+    assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
+    assert compare(settings)["ablations"] == summary["ablations"]  # from what is stored
+
+
+@pytest.mark.parametrize("name, message", [("fans", "there is no ablation"), ("fan-out:fans=2", "is no option")])
+def test_ablations_that_are_not_there_are_refused(name, message):
+    with pytest.raises(OptionError, match=message):
+        plan_ablations(name, option_value)
+
+
 def test_data_of_features(tmp_path):
     """The Repository's sparse files have no texts: what needs none is compared, and nothing is disturbed."""
     rng = np.random.default_rng(0)
@@ -302,7 +330,9 @@ def test_data_of_features(tmp_path):
         (tmp_path / f"{part}.txt").write_text(f"{count} 10 4\n" + "\n".join(rows) + "\n")
     rows = plan("centroid", "fasttext", option_value) + fake_rows(tmp_path / "peers", "works")
     rows[1] = replace(rows[1], peer=replace(rows[1].peer, package="numpy"))
-    summary = compare(settings_of(tmp_path, tmp_path / "out", rows, robustness=True))
+    asked = plan_ablations("dimensions", option_value)
+    summary = compare(settings_of(tmp_path, tmp_path / "out", rows, ablations=asked, robustness=True))
+    assert set(summary["ablations"][0]["notes"].values()) == {"it reads texts, and the data has features instead"}
     centroid, fasttext, works = summary["rows"]
     assert centroid["scores"]["P@1"] == 100 and centroid["ms_p50"] > 0 and centroid["robustness"] == {}
     assert fasttext["status"] == "skipped" and "reads texts" in fasttext["note"]

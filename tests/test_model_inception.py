@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from tests.test_models import change_arrays
 import shortlist
 from shortlist.errors import ModelError, OptionError
 from shortlist.model.inception import InceptionOptions, InceptionPlusOptions
+from shortlist.ragged import Ragged
 
 pytest.importorskip("torch")
 
 from shortlist.model.inception_training import chosen
+from shortlist.model.new_encoders import new_inception
 
 SMALL = {"epochs": 3, "dimensions": 64, "batch_size": 16, "dropout": 0.1, "threads": 1, "validation": 0.0}
 
@@ -141,6 +144,19 @@ def test_word_vectors_from_a_file(tmp_path, caplog):
     assert model._network.encoder.dimensions == 70
 
 
+def test_the_order_of_dimensions_can_be_another():
+    vectors = np.random.default_rng(0).normal(size=(5, 64)).astype(np.float32)
+    prepared = SimpleNamespace(vectors=vectors.copy, idf=np.ones(5), word_ids=Ragged.from_lists([[0, 1]]))
+    as_given, permuted, other = (
+        new_inception(prepared, InceptionOptions(dimension_order=order)).words.weight[:-1].detach().numpy()
+        for order in (0, 3, 4)
+    )
+    assert (as_given == vectors).all()
+    order = [int(np.flatnonzero(vectors[0] == value)[0]) for value in permuted[0]]
+    assert sorted(order) == list(range(64)) != order
+    assert (permuted == vectors[:, order]).all() and (permuted != other).any()
+
+
 def test_curves_are_kept_with_the_model(tmp_path):
     data = colours()
     shortlist.train(data, recipe="inceptionxml+", **{**SMALL, "validation": 0.2}).save(tmp_path / "model")
@@ -155,6 +171,7 @@ def test_prediction_needs_no_torch(tmp_path):
     model.save(tmp_path / "model")
     code = f"""
 import sys
+from types import SimpleNamespace
 sys.modules["torch"] = None  # importing it now fails
 import shortlist
 print(shortlist.load({str(tmp_path / "model")!r}).predict("red thing3", k=1)[0].label)

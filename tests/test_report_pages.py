@@ -154,7 +154,16 @@ FULL = {
             "question": "Do more clusters help?",
             "header": ["clusters", "P@1", "note"],
             "rows": [["64", 60.25, "small"], ["128", None, "large"], ["256", 61.5, ""]],
-        }
+        },
+        {
+            "title": "Order",
+            "header": ["vectors", "order", "P@1", "s"],
+            "named": 2,
+            "drawn": ["P@1"],
+            "spread": True,
+            "rows": [["learnt", 0, 59.0, 8], ["learnt", 1, 59.5, 7], ["given", 0, 60.0, 9], ["given", 1, None, None]],
+            "notes": {"given, 1": "took too long"},
+        },
     ],
 }
 
@@ -177,6 +186,8 @@ class TestComparison:
         assert "Far below the plot: popular (9.6)." in checker.text
         assert "Do more clusters help?" in checker.text
         assert "Without a value: 128 (P@1)." in checker.text
+        assert "Without a value: given, 1 (P@1, s)." in checker.text and "given, 1: took too long" in checker.text
+        assert "P@1: 59.50, from 59.00 to 60.00" in html
 
     def test_a_metric_that_a_row_lacks_is_named(self):
         less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
@@ -184,7 +195,7 @@ class TestComparison:
 
     def test_every_plot_has_its_numbers_below_it(self):
         html = comparison_page(FULL).to_html()
-        assert html.count("<figure") == html.count("<summary>The numbers") == 9
+        assert html.count("<figure") == html.count("<summary>The numbers") == 10
 
     def test_examples_mark_what_is_right_and_start_with_the_best(self):
         html = comparison_page(FULL).to_html()

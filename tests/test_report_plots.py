@@ -23,6 +23,7 @@ from shortlist.reporting.plots import (
     lines,
     reliability,
     scatter,
+    spread,
 )
 from shortlist.reporting.svg import (
     Box,
@@ -49,6 +50,7 @@ PLOTS = {
     ),
     "bars": lambda name: bars([Bar(name, 3.0, 2.5, 3.5), Bar("b", 0.0, peer=True, was=1.0)], name),
     "bars below zero": lambda name: bars([Bar(name, -3.0), Bar("b", 1.0)], name),
+    "spread": lambda name: spread([(name, [1.0, 2.0, 4.0]), ("b", [3.0])], name),
     "lines": lambda name: lines([Line(name, [(1, 2.0), (2, 3.0)]), Line("b", [(1, 5.0)], 1, True)], "epoch", "%", name),
     "reliability": lambda name: reliability([(name, TABLE), ("held out", TABLE)], name),
     "histogram": lambda name: histogram([(name, 3), ("5+", 1)], "words", name),
@@ -138,6 +140,15 @@ def test_bars_are_as_long_as_their_values():
     long, half, none = (float(rect.get("width")) for rect in root.iter("rect"))
     assert half == pytest.approx(long / 2, abs=0.2) and none == 0.5
     assert [text.text for text in root.iter("text") if "value" in text.get("class", "")] == ["60.0", "30.0", "0.0"]
+
+
+def test_points_lie_as_far_apart_as_their_values():
+    svg = spread([("P@1", [70.0, 71.0, 73.0]), ("P@5", [30.0, 30.0])], "")
+    places = [float(x) for x in re.findall(r'cx="([\d.]+)"', svg)]
+    assert len(places) == 5
+    assert places[2] - places[1] == pytest.approx(2 * (places[1] - places[0]), abs=0.2)
+    assert places[1] == pytest.approx(places[3]) == pytest.approx(places[4])  # the medians
+    assert "P@1: 71.00, from 70.00 to 73.00" in svg
 
 
 def test_the_frontier_joins_what_nothing_beats():

@@ -24,6 +24,8 @@ PEERS_PYTHON = Path(".venv-peers/bin/python")
               help="A row may take so many GB.  [default: nine tenths of what is free]")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="In training and in bulk; as many as cores by default.")
 @click.option("--seed", default=0, show_default=True, help="Where chance begins.")
+@click.option("--ablations", multiple=True,
+              help="all, none, or fan-out, dimensions: variants of InceptionXML.  [default: none]")  # fmt: skip
 @click.option("--robustness", is_flag=True, help="Also on test texts with words shuffled, dropped, and misspelt.")
 @click.option("--latency-texts", default=1000, show_default=True, type=click.IntRange(1),
               help="So many test texts are predicted one at a time.")  # fmt: skip
@@ -42,6 +44,7 @@ def compare(
     memory: float | None,
     threads: int | None,
     seed: int,
+    ablations: tuple[str, ...],
     robustness: bool,
     latency_texts: int,
     again: tuple[str, ...],
@@ -63,10 +66,12 @@ def compare(
     shortlist compare parts/ --recipes all --peers all --minutes 240 --out report/
     shortlist compare parts/ --recipes "centroid,astec,astec:epochs=5:dropout=0.3,astec*3" --peers none --out report/
     shortlist compare parts/ --peers omikuji-bonsai,fasttext --again fasttext --robustness --out report/
+    shortlist compare parts/ --recipes none --peers none --ablations fan-out:epochs=5,dimensions --out report/
     """
     from shortlist.cli.models import option_value
     from shortlist.comparing import Settings
     from shortlist.comparing import compare as run
+    from shortlist.comparing.ablations import plan_ablations
     from shortlist.comparing.measure import Convention
     from shortlist.comparing.plan import plan
     from shortlist.reporting import write_comparison
@@ -79,6 +84,7 @@ def compare(
             source=source,
             out=out,
             rows=rows,
+            ablations=plan_ablations(",".join(ablations) or "none", option_value),
             seed=seed,
             minutes=minutes,
             memory_gb=memory,

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from shortlist.comparing import runner
+from shortlist.comparing.ablations import AblationPlan
 from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
 from shortlist.comparing.machine import machine_facts, peers_versions
 from shortlist.comparing.measure import Convention, disturbed_scores, intervals_of, scores_of
@@ -49,6 +50,7 @@ class Settings:
     source         the data: a folder with train and test, or anything else `shortlist.read` reads, cut by the seed
     out            folder for results; one with results on the same data is gone on with
     rows           what to compare; see `plan`
+    ablations      variants to compare with each other; see `plan_ablations`
     minutes        a row may take so long, training and prediction
     memory_gb      and so much memory; None: nine tenths of what is free
     threads        in training and in bulk; None: as many as there are cores
@@ -61,6 +63,7 @@ class Settings:
     source: str
     out: str
     rows: list[RowPlan] = field(default_factory=lambda: plan("popular,centroid,astec", ALL, str))
+    ablations: list[AblationPlan] = field(default_factory=list)
     seed: int = 0
     minutes: float = 60.0
     memory_gb: float | None = None
@@ -76,9 +79,10 @@ class Settings:
 
 def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) -> dict[str, Any]:
     """Run what is not stored yet, and give the summary of all; `on_summary` is given each summary on the way, too."""
-    for name in settings.again:
-        if name != ALL and name not in {row.name for row in settings.rows}:
-            raise OptionError(f"{name!r} is to be run again, but is not among what is compared.")
+    if not settings.rows and not settings.ablations:
+        raise OptionError(
+            "there is nothing to compare: name recipes (--recipes), other tools (--peers) or ablations (--ablations)."
+        )
     parts = Parts.read(settings.source, settings.seed, settings.reading)
     store = Store(settings.out)
     with _alone(store):
@@ -93,10 +97,14 @@ def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) ->
 class _Comparison:
     def __init__(self, settings: Settings, parts: Parts, store: Store, on_summary: OnSummary) -> None:
         self.settings, self.parts, self.store, self.on_summary = settings, parts, store, on_summary
+        self.rows = settings.rows + [row for one in settings.ablations for row in one.rows(parts.train.n_labels)]
+        for name in settings.again:
+            if name != ALL and name not in {row.name for row in self.rows}:
+                raise OptionError(f"{name!r} is to be run again, but is not among what is compared.")
         self.machine = machine_facts()
         self.threads = settings.threads or int(self.machine["cores"])
         packages = [peer.package for peer in peers().values()]
-        wanted = [row.peer.package for row in settings.rows if row.peer is not None]
+        wanted = [row.peer.package for row in self.rows if row.peer is not None]
         self.peers_versions = peers_versions(settings.peers_python, packages) if wanted else {}
         self.ways = tuple(WAYS) if settings.robustness and parts.test.features is None else ()
         facts = parts.facts()
@@ -109,7 +117,7 @@ class _Comparison:
         store.write_json("machine.json", self.machine | machine)
 
     def run(self) -> dict[str, Any]:
-        rows = self.settings.rows
+        rows = self.rows
         self._measure_anew()
         for number, planned in enumerate(rows, 1):
             where = f"[{number}/{len(rows)}] {planned.name}"
@@ -127,7 +135,7 @@ class _Comparison:
         return summary
 
     def _summarise(self) -> dict[str, Any]:
-        order = [row.file_name for row in self.settings.rows]
+        order = [row.file_name for row in self.rows]
         summary = summarise(self.store, self.parts, order, self.settings.seed)
         self.on_summary(summary)
         return summary
@@ -170,6 +178,8 @@ class _Comparison:
             fingerprint=fingerprint,
             limits=self._limits,
             options=planned.options,
+            ablation=planned.ablation,
+            cells=list(planned.cells),
         )
         row.note = self._why_not(planned)
         if row.note:
@@ -194,6 +204,8 @@ class _Comparison:
     def _why_not(self, planned: RowPlan) -> str:
         """Why a row cannot be run, if so."""
         peer = planned.peer
+        if (planned.ablation or (peer is not None and peer.needs_words)) and self.parts.train.features is not None:
+            return "it reads texts, and the data has features instead"
         if peer is None:
             return ""
         if self.settings.peers_python is None:
@@ -203,8 +215,6 @@ class _Comparison:
         pairs = self.parts.train.n_labels * len(self.parts.train)
         if pairs > peer.most_pairs:
             return f"{pairs:.1e} labels times texts are too many for it; {peer.most_pairs:.0e} are taken"
-        if peer.needs_words and self.parts.train.features is not None:
-            return "it reads texts, and the data has features instead"
         return ""
 
     def _make_ready(self, planned: RowPlan, work: Path, fingerprint: str) -> float:

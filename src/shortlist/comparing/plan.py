@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -60,6 +60,8 @@ class RowPlan:
     ensemble: int = 1
     options: dict[str, Any] = field(default_factory=dict)
     peer: Peer | None = None
+    ablation: str = ""
+    cells: tuple[str | int, ...] = ()  # what it is called in the table of its ablation
 
     @property
     def file_name(self) -> str:
@@ -68,7 +70,7 @@ class RowPlan:
 
 
 def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> list[RowPlan]:
-    """The rows that these names ask for, recipes first.
+    """The rows that these names ask for, recipes first; there may be none.
 
     recipe_names  "all", "none", or names with commas between: astec, a variant astec:epochs=5:dropout=0.3, or an
                   ensemble astec*3
@@ -80,8 +82,6 @@ def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> 
     """
     rows = [_recipe_row(name, value_of) for name in _names(recipe_names, recipes())]
     rows += [_peer_row(name) for name in _names(peer_names, peers())]
-    if not rows:
-        raise OptionError("there is nothing to compare: name recipes (--recipes) or other tools (--peers).")
     by_file: dict[str, str] = {}
     for row in rows:
         if (other := by_file.setdefault(row.file_name, row.name)) != row.name or rows.count(row) > 1:
@@ -99,6 +99,22 @@ def _recipe_row(name: str, value_of: Callable[[str], Any]) -> RowPlan:
     head, *settings = name.split(":")
     recipe, star, times = head.partition("*")
     kinds = options_of(recipe)
+    options = named_options(name, settings, recipe, kinds, value_of)
+    if star and (not times.isdecimal() or int(times) < 1):
+        raise OptionError(f"{name!r}: expected how many models an ensemble has after the star, such as astec*3.")
+    ensemble = int(times) if star else 1
+    if ensemble > 1 and "seed" not in kinds:
+        raise OptionError(f"{name!r}: recipe {recipe!r} has no seed; an ensemble of it would be the same model again.")
+    title = f"{recipe} × {ensemble}" if ensemble > 1 else recipe
+    if options:
+        title += f" ({', '.join(f'{option}={value}' for option, value in options.items())})"
+    return RowPlan(name, "recipe", title, recipe, ensemble, options)
+
+
+def named_options(
+    name: str, settings: Sequence[str], recipe: str, kinds: Mapping[str, Any], value_of: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Options in writing, OPTION=VALUE each, of something that is called `name`."""
     options = {}
     for setting in settings:
         option, equals, value = setting.partition("=")
@@ -109,15 +125,7 @@ def _recipe_row(name: str, value_of: Callable[[str], Any]) -> RowPlan:
                 f"of {', '.join(kinds) or 'none'}."
             )
         options[option] = value_of(value)
-    if star and (not times.isdecimal() or int(times) < 1):
-        raise OptionError(f"{name!r}: expected how many models an ensemble has after the star, such as astec*3.")
-    ensemble = int(times) if star else 1
-    if ensemble > 1 and "seed" not in kinds:
-        raise OptionError(f"{name!r}: recipe {recipe!r} has no seed; an ensemble of it would be the same model again.")
-    title = f"{recipe} × {ensemble}" if ensemble > 1 else recipe
-    if options:
-        title += f" ({', '.join(f'{option}={value}' for option, value in options.items())})"
-    return RowPlan(name, "recipe", title, recipe, ensemble, options)
+    return options
 
 
 def _peer_row(name: str) -> RowPlan:

@@ -66,6 +66,8 @@ class Row(msgspec.Struct):
     calibration: dict[str, Any] | None = None
     effort: dict[str, Any] | None = None
     robustness: dict[str, dict[str, float]] = {}
+    ablation: str = ""  # the table that it belongs to, if not to that of all systems
+    cells: list[str | int] = []  # and what it is called there
 
 
 class Store:

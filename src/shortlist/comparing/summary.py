@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shortlist.comparing.ablations import tables
 from shortlist.comparing.measure import METRICS
 from shortlist.comparing.parts import Parts
 from shortlist.comparing.results import Row, Store
@@ -24,20 +25,23 @@ def summarise(store: Store, parts: Parts, order: Sequence[str], seed: int) -> di
     """Write both files from the rows that are there: those of `order` first, by the names of their files."""
     stored = store.all()
     files = [name for name in order if name in stored] + [name for name in stored if name not in order]
-    done = {name: stored[name] for name in files if stored[name].status == "done"}
+    systems = [name for name in files if not stored[name].ablation]
+    done = {name: stored[name] for name in systems if stored[name].status == "done"}
     scores = {name: row.scores for name, row in done.items()}
     resampled = {name: store.load_arrays(f"{name}.resamples") for name in done}
     differences = differences_to_best(scores, resampled)
-    rows = []
-    for name in files:
-        row = msgspec.to_builtins(stored[name])
-        rows.append({**row, "files": name, "difference_to_best": differences.get(name, {})})
+    rows = [
+        {**msgspec.to_builtins(stored[name]), "files": name, "difference_to_best": differences.get(name, {})}
+        for name in systems
+    ]
+    variants = [msgspec.to_builtins(stored[name]) for name in files if stored[name].ablation]
     summary = {
         "data": store.read_json("data.json"),
         "machine": store.read_json("machine.json"),
         "rows": rows,
         "best": {metric: stored[name].name for metric, name in best_of_each(scores).items()},
         "examples": examples(store, parts, done, seed),
+        "ablations": tables(variants),
         "words_per_text": parts.words_per_text(),
     }
     store.write_json("summary.json", summary)
@@ -95,8 +99,12 @@ def table(summary: dict[str, Any]) -> str:
         if ways:
             rows = [[row["title"], *(_change(row, way) for way in ways)] for row in done]
             lines.append(markdown(["P@1, and how disturbed texts change it", *ways], rows))
+    for one in summary["ablations"]:
+        cells = [[NOTHING if value is None else str(value) for value in row] for row in one["rows"]]
+        lines += [f"**{one['question']}** {one['lead']}.", markdown(one["header"], cells)]
     notes = [f"- {row['title']}, {row['status']}: {row['note']}" for row in summary["rows"] if row["status"] != "done"]
     notes += [f"- {row['title']}: {row['note']}" for row in done if row["note"]]
+    notes += [f"- {one['title']}, {row}: {note}" for one in summary["ablations"] for row, note in one["notes"].items()]
     return "\n\n".join(lines + (["\n".join(notes)] if notes else [])) + "\n"
 
 

@@ -48,12 +48,15 @@ class InceptionForm:
     attention    whether words and dimensions look at each other before the convolutions
     bag          whether the sum of the word vectors stands beside the convolutions' features
     shuffle      put the words of a text in another order each time
+    dimension_order
+                 order of the word vectors' dimensions before training: 0 as they come, else drawn by this number
     """
 
     channels: int = 32
     attention: bool = True
     bag: bool = True
     shuffle: bool = True
+    dimension_order: int = 0
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ def new_bag(prepared: Prepared, options: Any) -> BagEncoder:
 def new_inception(prepared: Prepared, options: Any) -> InceptionEncoder:
     """InceptionXML's encoder."""
     vectors = _long_vectors(prepared)
+    if options.dimension_order:
+        vectors = vectors[:, np.random.default_rng(options.dimension_order).permutation(vectors.shape[1])]
     torch.manual_seed(options.seed)
     sizes = (len(vectors), vectors.shape[1], options.max_words, options.channels)
     encoder = InceptionEncoder(*sizes, float(options.dropout or 0), options.attention, options.bag)

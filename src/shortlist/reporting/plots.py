@@ -7,6 +7,7 @@ they name; a shape goes with each colour. Values that are not there are not draw
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,6 +148,29 @@ def bars(given: Sequence[Bar], title: str, digits: int = 1, best: bool = False, 
         for bar, value in zip(given, shown, strict=True)
     )
     return picture(parts, width, height, title, told)
+
+
+def spread(given: Sequence[tuple[str, Sequence[float]]], title: str, width: int = PANEL) -> Html:
+    """How far values of the same kind lie from their median, a row of points for each kind, on one scale."""
+    tall, top = 34.0, 40.0
+    bottom = top + tall * len(given)
+    medians = [statistics.median(values) for _, values in given]
+    names = [f"{name}: {median:.2f}" for (name, _), median in zip(given, medians, strict=True)]
+    left = max(text_width(name) for name in names) + 12
+    most = max(abs(value - median) for (_, values), median in zip(given, medians, strict=True) for value in values)
+    x = linear(-(most or 1.0), most or 1.0, left, width - 12.0, count=4, pad=0.08)
+    parts = [_head(title, width), line(x(0.0), top, x(0.0), bottom, "was")]
+    for i, ((_, values), median, name) in enumerate(zip(given, medians, names, strict=True)):
+        middle = top + tall * (i + 0.5)
+        parts += [line(left, middle, width - 12.0, middle, "grid"), text(left - 8, middle + 4, name, "name", "end")]
+        parts += [marker(x(value - median), middle, 0, 4.0) for value in values]
+    for value, name in x.ticks:
+        parts.append(text(x(value), bottom + 15, name.replace("-", "−"), "tick", "middle"))
+    parts.append(text((left + width - 12) / 2, bottom + 34, "points from the median", "axis-title", "middle"))
+    told = "; ".join(
+        f"{name}, from {min(values):.2f} to {max(values):.2f}" for name, (_, values) in zip(names, given, strict=True)
+    )
+    return picture(parts, width, bottom + 42, title, f"Medians: {told}")
 
 
 def lines(given: Sequence[Line], x_title: str, y_title: str, title: str, width: int = PANEL) -> Html:

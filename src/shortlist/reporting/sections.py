@@ -14,7 +14,7 @@ import numpy as np
 from shortlist.data.histogram import WORD_STEPS
 from shortlist.data.histogram import histogram as histogram_of
 from shortlist.reporting.html import Block, Cell, Html, Section, escape, figure, given, grid, paragraph, plain
-from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliability
+from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliability, spread
 
 Row = Mapping[str, Any]
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
@@ -334,29 +334,41 @@ def example(text: str, labels: Sequence[str], predictions: Mapping[str, Sequence
 
 
 def ablations(tables: Sequence[Mapping[str, Any]] | None) -> list[Section]:
-    """Tables that came with the results, with bars for their columns of numbers."""
-    sections = []
-    for table in tables or ():
-        header, rows = [str(name) for name in table["header"]], [list(row) for row in table["rows"]]
-        if not rows:
-            continue
-        numeric = [
-            column
-            for column in range(1, len(header))
-            if all(isinstance(row[column], int | float) for row in rows if row[column] is not None)
-            and any(row[column] is not None for row in rows)
-        ]
-        cells = [[_cell(value, column in numeric) for column, value in enumerate(row)] for row in rows]
-        words = [column for column in range(len(header)) if column not in numeric]
-        numbers = grid(header, cells, words)
-        pictures = [
-            bars([Bar(str(row[0]), float(row[c])) for row in rows if row[c] is not None], header[c], 2) for c in numeric
-        ]
-        blocks = [figure(pictures, numbers)] if pictures and len(rows) > 1 else [numbers]
-        blocks += without_value({str(row[0]): [header[c] for c in numeric if row[c] is None] for row in rows})
-        title = str(table.get("question") or table["title"])
-        sections.append(Section(str(table["title"]), title, str(table.get("lead") or table["title"]) + ".", blocks))
-    return sections
+    """Tables that came with the results, with plots of their columns of numbers.
+
+    A table may say how many of its first columns name a row ("named", else 1), which columns are drawn ("drawn", else
+    all that are numbers), that the spread of each is what matters ("spread"), and have "notes" on its rows.
+    """
+    return [_ablation(table) for table in tables or () if table["rows"]]
+
+
+def _ablation(table: Mapping[str, Any]) -> Section:
+    header, rows = [str(name) for name in table["header"]], [list(row) for row in table["rows"]]
+    n_names = int(table.get("named") or 1)
+    names = [", ".join(str(value) for value in row[:n_names]) for row in rows]
+    numeric = [
+        column
+        for column in range(n_names, len(header))
+        if all(isinstance(row[column], int | float | None) for row in rows)
+        and any(row[column] is not None for row in rows)
+    ]
+    drawn = {
+        header[c]: [Bar(name, float(row[c])) for name, row in zip(names, rows, strict=True) if row[c] is not None]
+        for c in numeric
+        if header[c] in (table.get("drawn") or header)
+    }
+    if table.get("spread") and drawn:
+        pictures = [spread([(n, [bar.value for bar in values]) for n, values in drawn.items()], str(table["title"]))]
+    else:
+        pictures = [bars(values, name, 2) for name, values in drawn.items()]
+    cells = [[_cell(value, column in numeric) for column, value in enumerate(row)] for row in rows]
+    numbers = grid(header, cells, [column for column in range(len(header)) if column not in numeric])
+    blocks = [figure(pictures, numbers)] if pictures and len(rows) > 1 else [numbers]
+    missing = {name: [header[c] for c in numeric if row[c] is None] for name, row in zip(names, rows, strict=True)}
+    blocks += without_value(missing)
+    blocks += [paragraph(f"{name}: {note}", "left-out") for name, note in (table.get("notes") or {}).items()]
+    title = str(table.get("question") or table["title"])
+    return Section(str(table["title"]), title, str(table.get("lead") or table["title"]) + ".", blocks)
 
 
 def _cell(value: Any, numeric: bool) -> str:
