@@ -163,6 +163,7 @@ FULL = {
             "spread": True,
             "rows": [["learnt", 0, 59.0, 8], ["learnt", 1, 59.5, 7], ["given", 0, 60.0, 9], ["given", 1, None, None]],
             "notes": {"given, 1": "took too long"},
+            "curves": [{"name": "one of them", "curves": [{"epoch": 1, "P@1": 41.25, "meta_P@1": 64.75}]}],
         },
     ],
 }
@@ -188,6 +189,7 @@ class TestComparison:
         assert "Without a value: 128 (P@1)." in checker.text
         assert "Without a value: given, 1 (P@1, s)." in checker.text and "given, 1: took too long" in checker.text
         assert "P@1: 59.50, from 59.00 to 60.00" in html
+        assert "P@1: from 41.25 to 41.25; meta P@1: from 64.75 to 64.75" in html
 
     def test_a_metric_that_a_row_lacks_is_named(self):
         less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
@@ -195,7 +197,7 @@ class TestComparison:
 
     def test_every_plot_has_its_numbers_below_it(self):
         html = comparison_page(FULL).to_html()
-        assert html.count("<figure") == html.count("<summary>The numbers") == 10
+        assert html.count("<figure") == html.count("<summary>The numbers") == 11
 
     def test_examples_mark_what_is_right_and_start_with_the_best(self):
         html = comparison_page(FULL).to_html()

@@ -38,6 +38,7 @@ class Ablation:
     columns   what the first cells of each row are
     variants  the rows, for so many labels
     spread    whether only the differences between the rows matter
+    curves    whether it is told how their training went
     """
 
     name: str
@@ -48,6 +49,7 @@ class Ablation:
     columns: tuple[str, ...]
     variants: Callable[[int], list[Variant]]
     spread: bool = False
+    curves: bool = False
 
 
 def _fan_outs(n_labels: int) -> list[Variant]:
@@ -71,11 +73,12 @@ _ABLATIONS = [
         "Fan-out",
         "How many labels should a cluster have?",
         "InceptionXML+ with few or many labels in a cluster, as many candidates in all: with both heads synchronised, "
-        "the labels' head detached at first; without detaching; and in LightXML's form (InceptionXML's Table 3). "
-        "Without the re-ranker, which would hide what the first look misses",
+        "the labels' head detached at first; without detaching; and in LightXML's form (InceptionXML's Table 3 and "
+        "Figure 3). Without the re-ranker, which would hide what the first look misses",
         "inceptionxml+",
         ("labels a cluster", "form"),
         _fan_outs,
+        curves=True,
     ),
     Ablation(
         "dimensions",
@@ -154,17 +157,18 @@ def _table(ablation: Ablation, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
         scores = [_rounded(row["scores"].get(metric)) for metric in METRICS]
         more = [_rounded(recall)] if with_recall else []
         cells.append([*row["cells"], *scores, *more, _rounded(row["train_seconds"], 0)])
-    notes = {", ".join(map(str, row["cells"])): row["note"] for row in rows if row["note"]}
+    names = [", ".join(map(str, row["cells"])) for row in rows]
     return {
         "title": ablation.title,
         "question": ablation.question,
         "lead": ablation.lead,
         "header": header,
         "named": len(ablation.columns),
-        "drawn": [*METRICS[:1], "P@5", "PSP@5", *(["meta recall"] if with_recall else [])],
+        "drawn": ["P@1", "P@5", "PSP@5", *(["meta recall"] if with_recall else [])],
         "spread": ablation.spread,
         "rows": cells,
-        "notes": notes,
+        "notes": {name: row["note"] for name, row in zip(names, rows, strict=True) if row["note"]},
+        "curves": [{"name": n, "curves": row["curves"]} for n, row in zip(names, rows, strict=True) if ablation.curves],
     }
 
 

@@ -119,26 +119,32 @@ def _fifth(part: Row, place: int, of: int) -> str:
 
 def curves(rows: Sequence[Row]) -> Section | None:
     """How training went, epoch by epoch (InceptionXML's Figure 3)."""
-    pictures, cells = [], []
-    there = []
-    for row in rows:
-        drawn = _curves_of(row) if row.get("curves") else []
-        pictures += drawn
-        if drawn:
-            there.append(row)
-            for record in row["curves"]:
-                known = [fixed(value_at(record, name)) for name in ("loss", "P@1", "P@5", "PSP@5", "meta_recall")]
-                cells.append([_phase_name(row, record), str(record.get("epoch", NOTHING)), *known])
-    if not pictures:
+    there = [row for row in rows if _curves_of(row)]
+    if not there:
         return None
     lead = (
         "Measured on held-out texts after each epoch. Where labels are searched cluster by cluster, the recall of the "
         "meta head is the share of the right clusters among those it puts forward: the labels' head can find no more."
     )
-    numbers = grid(["", "epoch", "loss", "P@1", "P@5", "PSP@5", "meta recall"], cells)
     missing = left_out(rows, there, "nothing is learnt epoch by epoch, or no curve was kept")
     title = "Had it learnt enough?" if len(rows) == 1 else "How does training go?"
-    return Section("Training", title, lead, [figure(pictures, numbers), *missing])
+    return Section("Training", title, lead, [_curve_figure(there), *missing])
+
+
+# What the curves of models with and without a meta head show, and the names for it.
+_OF_META_HEADS = {"P@1": "P@1", "meta_P@1": "meta P@1", "meta_recall": "meta recall"}
+_OF_OTHERS = {"P@1": "P@1", "P@5": "P@5"}
+
+
+def _curve_figure(rows: Sequence[Row]) -> Block:
+    pictures = [curve for row in rows for curve in _curves_of(row)]
+    columns = {"loss": "loss"} | _OF_OTHERS | {"PSP@5": "PSP@5"} | _OF_META_HEADS
+    cells = [
+        [_phase_name(row, record), str(record.get("epoch", NOTHING)), *(fixed(value_at(record, c)) for c in columns)]
+        for row in rows
+        for record in row["curves"]
+    ]
+    return figure(pictures, grid(["", "epoch", *columns.values()], cells))
 
 
 def _phase_name(row: Row, record: Row) -> str:
@@ -147,25 +153,29 @@ def _phase_name(row: Row, record: Row) -> str:
 
 def _curves_of(row: Row) -> list[Html]:
     phases: dict[str, list[Row]] = {}
-    for record in row["curves"]:
+    for record in row.get("curves") or ():
         if value_at(record, "epoch") is not None:
             phases.setdefault(_phase_name(row, record), []).append(record)
     pictures = []
     for name, records in phases.items():
-        drawn = []
-        for series, (key, shown) in enumerate((("P@1", "P@1"), ("P@5", "P@5"), ("meta_recall", "meta recall"))):
-            points = [(r["epoch"], value_at(r, key)) for r in records]
-            known = [(float(epoch), value) for epoch, value in points if value is not None]
-            if known:
-                drawn.append(Line(shown, known, series, dashed=key == "meta_recall"))
-        if not drawn:
-            points = [(float(r["epoch"]), value_at(r, "loss")) for r in records]
-            known = [(epoch, value) for epoch, value in points if value is not None]
-            drawn = [Line("loss", known)] if known else []
+        has_meta = any("meta_P@1" in record for record in records)
+        shown = _OF_META_HEADS if has_meta else _OF_OTHERS
+        drawn = [
+            Line(title, points, series, dashed=key.startswith("meta"))
+            for series, (key, title) in enumerate(shown.items())
+            if (points := _points(records, key))
+        ]
+        if not drawn and (points := _points(records, "loss")):
+            drawn = [Line("loss", points)]
         if drawn:
             unit = "loss" if drawn[0].name == "loss" else "%"
             pictures.append(lines(drawn, "epoch", unit, name))
     return pictures
+
+
+def _points(records: Sequence[Row], key: str) -> list[tuple[float, float]]:
+    values = [(float(record["epoch"]), value_at(record, key)) for record in records]
+    return [(epoch, value) for epoch, value in values if value is not None]
 
 
 def calibration(rows: Sequence[Row]) -> Section | None:
@@ -337,7 +347,8 @@ def ablations(tables: Sequence[Mapping[str, Any]] | None) -> list[Section]:
     """Tables that came with the results, with plots of their columns of numbers.
 
     A table may say how many of its first columns name a row ("named", else 1), which columns are drawn ("drawn", else
-    all that are numbers), that the spread of each is what matters ("spread"), and have "notes" on its rows.
+    all that are numbers), that the spread of each is what matters ("spread"), and have "notes" on its rows, and rows
+    with "curves" as systems have them.
     """
     return [_ablation(table) for table in tables or () if table["rows"]]
 
@@ -367,6 +378,8 @@ def _ablation(table: Mapping[str, Any]) -> Section:
     missing = {name: [header[c] for c in numeric if row[c] is None] for name, row in zip(names, rows, strict=True)}
     blocks += without_value(missing)
     blocks += [paragraph(f"{name}: {note}", "left-out") for name, note in (table.get("notes") or {}).items()]
+    learnt = [row for row in table.get("curves") or () if _curves_of(row)]
+    blocks += [_curve_figure(learnt)] if learnt else []
     title = str(table.get("question") or table["title"])
     return Section(str(table["title"]), title, str(table.get("lead") or table["title"]) + ".", blocks)
 
