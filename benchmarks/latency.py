@@ -167,7 +167,7 @@ def synthetic(n_labels, folder, n_texts):
     n_words, n_features, per_label, group = 200_000, 300, 60, 50
     words = [f"w{number:x}" for number in range(n_words)]
     vocabulary = Vocabulary(words, np.ones(n_words))
-    beginnings = Vocabulary([f"{number:04x}" for number in range(30_000)], np.ones(30_000))
+    pieces = Vocabulary([f"{number:04x}" for number in range(30_000)], np.ones(30_000))
     vectors = unit(rng.standard_normal((n_words, n_features), dtype=np.float32))
     arrays = {"encoder.words": vectors, "encoder.idf": np.ones(n_words, np.float32)}
     # Labels are about topics, and a label's centre is near the words it has.
@@ -176,7 +176,7 @@ def synthetic(n_labels, folder, n_texts):
     arrays |= {"extreme.weights": 4 * centres, "extreme.biases": np.full(n_labels, -6, np.float32)}
     arrays["extreme.block"] = np.zeros((n_features, n_features), np.float32)
     features = WordFeatures(
-        vocabulary, beginnings, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32))
+        vocabulary, pieces, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32))
     )
     owned = np.sort(rng.integers(features.n_features, size=(n_labels, per_label), dtype=np.int32), axis=1)
     weights = rng.standard_normal(owned.size, dtype=np.float32)

@@ -17,7 +17,7 @@ from shortlist.errors import ModelError, ShortlistError
 from shortlist.model import reranker as reranker_module
 from shortlist.model.folder import open_model, save_model
 from shortlist.model.prepared import ranked
-from shortlist.model.reranker import BEGINNINGS, ROWS, Mixture, Reranker, right_pairs
+from shortlist.model.reranker import PIECES, ROWS, Mixture, Reranker, right_pairs
 from shortlist.ragged import Ragged
 from shortlist.text import Vocabulary
 
@@ -359,9 +359,9 @@ class TestWithinAModel:
             assert len(labels) == len(set(labels)) == expected
 
     def test_a_model_without_one_has_no_files_of_it(self, folder, tmp_path):
-        assert {ROWS, BEGINNINGS} < {path.name for path in folder.iterdir()}
+        assert {ROWS, PIECES} < {path.name for path in folder.iterdir()}
         shortlist.train(colours(40), recipe="inceptionxml", **WEAK, reranker=False).save(tmp_path / "without")
-        assert not {ROWS, BEGINNINGS} & {path.name for path in (tmp_path / "without").iterdir()}
+        assert not {ROWS, PIECES} & {path.name for path in (tmp_path / "without").iterdir()}
         assert shortlist.load(tmp_path / "without").reranker is None
 
     def test_save_and_load_change_nothing(self, model, folder):
@@ -382,7 +382,7 @@ class TestWithinAModel:
             ("biases", lambda a: a[:-1]),
             ("idf", lambda a: a[:-1]),
             ("idf", lambda a: a.astype(np.float64)),
-            ("beginnings_idf", lambda a: np.append(a, a)),
+            ("pieces_idf", lambda a: np.append(a, a)),
         ],
     )
     def test_arrays_that_do_not_fit_are_refused(self, folder, name, change):
@@ -401,10 +401,10 @@ class TestWithinAModel:
             {"mixture": None},
             {"candidates": "many"},
             {"candidates": None},
-            {"beginnings": {}},
-            {"beginnings": {"tokenizer": {"beginnings": [0]}}},
-            {"beginnings": {"tokenizer": {"beginnings": 4}}},
-            {"beginnings": {"tokenizer": {"beginnings": ["a"]}}},
+            {"pieces": {}},
+            {"pieces": {"tokenizer": {"beginnings": [0]}}},
+            {"pieces": {"tokenizer": {"beginnings": 4}}},
+            {"pieces": {"tokenizer": {"beginnings": ["a"]}}},
         ],
         ids=str,
     )
@@ -416,12 +416,12 @@ class TestWithinAModel:
             shortlist.load(folder)
 
     @pytest.mark.parametrize("content", [b"no tab\n", b"\xff\t1\n", b"", b"gree\t1\ngree\t1\n"])
-    def test_beginnings_that_cannot_be_read_are_refused(self, folder, content):
-        put_file(folder, BEGINNINGS, content)
+    def test_pieces_that_cannot_be_read_are_refused(self, folder, content):
+        put_file(folder, PIECES, content)
         with pytest.raises(ModelError, match="is damaged; train or fetch it again"):
             shortlist.load(folder)
 
-    @pytest.mark.parametrize("name", [ROWS, BEGINNINGS])
+    @pytest.mark.parametrize("name", [ROWS, PIECES])
     def test_a_missing_or_changed_file_is_noticed(self, folder, name):
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

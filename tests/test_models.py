@@ -377,7 +377,7 @@ class TestModelFolder:
         ("change", "message"),
         [
             ({"format_version": 99}, "format 99"),
-            ({"format_version": 1}, "has format 1, this release reads format 2. .*train the model again"),
+            ({"format_version": 1}, "has format 1, this release reads format 3. .*train the model again"),
             ({"format": "other"}, "another kind"),
             ({"recipe": "from the future"}, "from the future"),
             ({"files": {"../evil": {"bytes": 1, "xxh3": ""}}}, "outside the folder"),

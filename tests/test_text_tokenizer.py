@@ -232,14 +232,14 @@ def test_configuration_survives_json():
         Tokenizer(),
         Tokenizer("whitespace", False, "none", True, "english"),
         Tokenizer(stop_words=["x", "ü"]),
-        Tokenizer(beginnings=(4, 6)),
+        Tokenizer(beginnings=(4, 6), pairs=4),
     ):
         assert Tokenizer.from_config(json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
 
 
-def test_a_configuration_from_before_there_were_beginnings():
+def test_a_configuration_from_before_there_were_pieces():
     config = Tokenizer("whitespace").to_config()
-    del config["beginnings"]
+    del config["beginnings"], config["pairs"]
     assert Tokenizer.from_config(config) == Tokenizer("whitespace")
 
 
@@ -305,6 +305,41 @@ class TestBeginnings:
             unknown = known.encode(["Householders überall", "hou über hous"])
             assert [known.words[i] for i in unknown.values] == ["hous", "über"]
             assert unknown.counts.tolist() == [2, 0]
+
+
+class TestPairs:
+    @given(
+        st.lists(anything | likely, max_size=6),
+        options,
+        st.integers(1, 7),
+        st.lists(st.integers(1, 7), max_size=2, unique=True),
+    )
+    def test_against_pairs_made_by_python(self, texts, chosen, size, sizes):
+        tokenizer = Tokenizer(**chosen, beginnings=tuple(sizes), pairs=size)
+        expected = []
+        for text in texts:
+            pieces, before = [], None
+            for word in slow_words(text, **chosen):
+                pieces += [word[:n] for n in sizes if len(word) > n]
+                pieces += [] if before is None else [f"{before[:size]} {word[:size]}"]
+                before = word
+            expected.append(pieces)
+        assert [tokenizer.words(text) for text in texts] == expected
+        _, _, counts = tokenizer.split_texts(Texts.from_strings(texts))
+        assert counts.tolist() == [len(pieces) for pieces in expected]
+
+    def test_a_vocabulary_of_them(self, tmp_path):
+        texts = ["New York pizza", "a new YORKER, new york"]
+        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(pairs=4), min_count=2)
+        assert vocabulary.words == ["new york"] and encoded.counts.tolist() == [1, 2]
+        vocabulary.save(tmp_path / "pairs.txt")
+        again = Vocabulary.load(tmp_path / "pairs.txt", json.loads(json.dumps(vocabulary.to_config())))
+        assert again.encode(["york new york", "new", ""]).counts.tolist() == [1, 0, 0]
+
+    @pytest.mark.parametrize("size", [-1, 101, "4", None, 2.0], ids=str)
+    def test_of_numbers_that_are_none(self, size):
+        with pytest.raises(OptionError, match="expected a number of characters, such as 4"):
+            Tokenizer(pairs=size)
 
 
 def test_texts_without_words():

@@ -1,4 +1,4 @@
-"""Words and beginnings of words side by side, against bags made one by one."""
+"""Words and their pieces side by side, against bags made one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
-from shortlist.text.word_features import BEGINNINGS, SHARE, WordFeatures
+from shortlist.text.word_features import BEGINNINGS, PAIRS, SHARE, WordFeatures
 
 TEXTS = ["houses in a row", "housing row", "rowing boats", "boat houses", "übergänge übergang", ""]
 
@@ -23,12 +23,12 @@ def fitted(texts, tokenizer=None, min_count=1):
 @given(texts, texts)
 def test_two_bags_scaled_and_put_side_by_side(train, others):
     features = fitted(train)
-    beginnings = Vocabulary.build(train, Tokenizer(beginnings=BEGINNINGS), min_count=2)
-    assert features.beginnings.words == beginnings.words
-    assert features.n_features == len(features.words) + len(beginnings)
+    pieces = Vocabulary.build(train, Tokenizer(beginnings=BEGINNINGS, pairs=PAIRS), min_count=2)
+    assert features.pieces.words == pieces.words
+    assert features.n_features == len(features.words) + len(pieces)
     bags = [
         TfIdf.fit(known.encode(train), len(known)).transform(known.encode(others)).toarray()
-        for known in (features.words, beginnings)
+        for known in (features.words, pieces)
     ]
     expected = np.hstack([bags[0], SHARE * bags[1]]) / np.sqrt(1 + SHARE**2)
     for matrix in (features.transform(others), features.transform(others, features.words.encode(others))):
@@ -50,9 +50,9 @@ def test_rows_are_the_matrix_with_rising_columns(train, others):
 
 def test_rows_have_length_one_or_less_where_one_of_the_bags_is_empty():
     lengths = np.sqrt(fitted(TEXTS).transform([*TEXTS, "row", "houseboat", "xyz"]).power(2).sum(axis=1))
-    both, words_alone, beginnings_alone = 1, 1 / np.hypot(1, SHARE), SHARE / np.hypot(1, SHARE)
+    both, words_alone, pieces_alone = 1, 1 / np.hypot(1, SHARE), SHARE / np.hypot(1, SHARE)
     assert lengths == pytest.approx(
-        [both, both, words_alone, both, both, 0, words_alone, beginnings_alone, 0], rel=1e-6
+        [both, both, words_alone, both, both, 0, words_alone, pieces_alone, 0], rel=1e-6
     )
 
 
@@ -65,6 +65,14 @@ def test_unknown_words_share_beginnings_with_known_ones():
     assert rows[0] @ rows[3] == 0
 
 
+def test_neighbours_say_more_than_their_words():
+    features = fitted(["hot dog"] * 2 + ["dog", "hot", "dog hot"])
+    rows = features.transform(["hot dog", "dog hot", "hot and dog"]).toarray()
+    assert features.pieces.words == ["hot dog"]
+    assert rows[0, len(features.words)] > 0
+    assert not rows[1:, len(features.words) :].any()
+
+
 def test_word_ids_that_are_given_are_used():
     features = fitted(TEXTS)
     row = features.words.words.index("row")
@@ -72,14 +80,14 @@ def test_word_ids_that_are_given_are_used():
     assert given.indices[given.indices < len(features.words)].tolist() == [row]
 
 
-def test_the_tokenizer_of_the_words_is_that_of_the_beginnings():
+def test_the_tokenizer_of_the_words_is_that_of_the_pieces():
     features = fitted(["Houses HOUSES"] * 2, Tokenizer(lowercase=False))
-    assert features.beginnings.words == ["Hous", "HOUS"]
+    assert features.pieces.words == ["Hous", "HOUS", "Hous HOUS"]
 
 
 @pytest.mark.parametrize("texts", [["a bc", "def"], [""], []], ids=["short words", "no words", "no texts"])
-def test_nothing_to_begin_with(texts):
+def test_no_pieces(texts):
     features = fitted(texts)
-    assert len(features.beginnings) == 0
+    assert len(features.pieces) == 0
     assert features.transform([*texts, "a", "unheard"]).shape == (len(texts) + 2, features.n_features)
     assert features.transform([]).shape == (0, features.n_features)

@@ -89,31 +89,58 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
 
 
 @njit(cache=True, nogil=True)
-def cut_beginnings(words, word_ends, word_counts, sizes):
-    """Of every word its first so many characters, for each size it is longer than; as `split_words` gives words."""
-    out = np.empty(len(words) * len(sizes), np.uint8)
-    ends = np.empty(len(word_ends) * len(sizes), np.int64)
+def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
+    """What stands for the words instead of them, as `split_words` gives words.
+
+    Of every word its first so many characters, for each size it is longer than; and where `pair_size` is above zero,
+    the first so many of it after those of the word before, with a space between.
+    """
+    out = np.empty(len(words) * (len(sizes) + 2) + len(word_ends), np.uint8)
+    ends = np.empty(len(word_ends) * (len(sizes) + 1), np.int64)
     counts = np.zeros(len(word_counts), np.int64)
     filled = count = word = start = 0
     for row in range(len(word_counts)):
-        for _ in range(word_counts[row]):
+        before = before_end = 0  # the beginning of the word before
+        for place in range(word_counts[row]):
             end = word_ends[word]
             for size in sizes:
-                at, n = start, 0
-                while at < end and n < size:
-                    at += 1
-                    while at < end and words[at] & 0xC0 == 0x80:
-                        at += 1
-                    n += 1
+                at = _end_of_beginning(words, start, end, size)
                 if at < end:
-                    out[filled : filled + at - start] = words[start:at]
-                    filled += at - start
+                    filled = _put(out, filled, words, start, at)
                     ends[count] = filled
                     count += 1
                     counts[row] += 1
+            if pair_size:
+                at = _end_of_beginning(words, start, end, pair_size)
+                if place:
+                    filled = _put(out, filled, words, before, before_end)
+                    out[filled] = 0x20
+                    filled = _put(out, filled + 1, words, start, at)
+                    ends[count] = filled
+                    count += 1
+                    counts[row] += 1
+                before, before_end = start, at
             start = end
             word += 1
     return out[:filled], ends[:count], counts
+
+
+@njit(cache=True, nogil=True)
+def _end_of_beginning(words, start, end, size):
+    """Where the first so many characters end, or the word, if it is shorter."""
+    n = 0
+    while start < end and n < size:
+        start += 1
+        while start < end and words[start] & 0xC0 == 0x80:
+            start += 1
+        n += 1
+    return start
+
+
+@njit(cache=True, nogil=True)
+def _put(out, filled, words, start, end):
+    out[filled : filled + end - start] = words[start:end]
+    return filled + end - start
 
 
 @njit(cache=True, nogil=True)

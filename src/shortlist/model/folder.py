@@ -25,7 +25,7 @@ from shortlist.files import ArrayFacts, safetensors_header, write_folder_atomica
 from shortlist.rows import in_8_bits
 
 FORMAT = "shortlist-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 CONFIG, CARD, LABELS, DISPLAY_NAMES = "config.json", "card.json", "labels.txt", "display_names.txt"
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
 # What a file of a model can be called: nothing that could lead elsewhere on any system.

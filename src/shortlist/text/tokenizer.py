@@ -18,7 +18,7 @@ import numpy as np
 from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
-from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_beginnings, split_words
+from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_pieces, split_words
 from shortlist.ragged import bounds_of
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 
@@ -58,6 +58,8 @@ class Tokenizer:
                       language carries meaning in another)
     beginnings        instead of each word, its first so many characters, for each of these numbers that it is longer
                       than: a stemmer for any language that bends its words at the end
+    pairs             instead of the words, each with the word before it, both by their first so many characters:
+                      "ice cream" is more than ice and cream. With beginnings: these and the pairs. 0 for none
 
     >>> Tokenizer().words("JBL wireless-headphones, 2021!")
     ['jbl', 'wireless', 'headphones', '2021']
@@ -69,6 +71,7 @@ class Tokenizer:
     keep_punctuation: bool = False
     stop_words: str | tuple[str, ...] = ()
     beginnings: tuple[int, ...] = ()
+    pairs: int = 0
 
     def __post_init__(self) -> None:
         if self.split not in get_args(Split):
@@ -85,6 +88,8 @@ class Tokenizer:
         known = {size for size in self.beginnings if isinstance(size, int) and 1 <= size <= LONGEST_BEGINNING}
         if len(known) != len(self.beginnings):
             raise OptionError(f"beginnings is {self.beginnings}; expected numbers of characters, such as (4, 6)")
+        if not isinstance(self.pairs, int) or not 0 <= self.pairs <= LONGEST_BEGINNING:
+            raise OptionError(f"pairs is {self.pairs!r:.60}; expected a number of characters, such as 4, or 0 for none")
         if not isinstance(self.stop_words, str):
             # Sorted: a set would come in another order, and be saved in another, each time.
             object.__setattr__(self, "stop_words", tuple(sorted(self.stop_words)))
@@ -136,8 +141,8 @@ class Tokenizer:
         kinds = character_kinds(self.split, self.keep_punctuation)
         count = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
         words, ends = words[: ends[count - 1] if count else 0], ends[:count]
-        if self.beginnings:
-            return cut_beginnings(words, ends, counts, np.asarray(self.beginnings))
+        if self.beginnings or self.pairs:
+            return cut_pieces(words, ends, counts, np.asarray(self.beginnings, np.int64), self.pairs)
         return words, ends, counts
 
     def _normalised(self, texts: Texts) -> Texts:
