@@ -175,9 +175,7 @@ def synthetic(n_labels, folder, n_texts):
     centres = unit(np.repeat(topics, group, axis=0)[:n_labels] + vectors[np.arange(n_labels) % n_words])
     arrays |= {"extreme.weights": 4 * centres, "extreme.biases": np.full(n_labels, -6, np.float32)}
     arrays["extreme.block"] = np.zeros((n_features, n_features), np.float32)
-    features = WordFeatures(
-        vocabulary, pieces, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32))
-    )
+    features = WordFeatures(vocabulary, pieces, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32)))
     owned = np.sort(rng.integers(features.n_features, size=(n_labels, per_label), dtype=np.int32), axis=1)
     weights = rng.standard_normal(owned.size, dtype=np.float32)
     bounds = np.arange(0, owned.size + 1, per_label)

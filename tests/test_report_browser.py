@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shortlist
+from browsing import PHONE, expect
 from shortlist.reporting import write_comparison
 from test_report_pages import FULL, rows
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
-]
-PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +109,10 @@ def test_on_paper_it_is_light_and_whole(open_report):
 def test_numbers_unfold_and_contents_lead_there(open_report):
     page = open_report(viewport={"width": 1200, "height": 800})
     page.locator("summary").first.click()
-    sync_api.expect(page.locator("details table").first).to_be_visible()
+    expect(page.locator("details table").first).to_be_visible()
     page.locator("nav a").last.click()
     assert page.evaluate("window.scrollY") > 0
-    sync_api.expect(page.locator("main > section").last.locator("h2")).to_be_in_viewport()
+    expect(page.locator("main > section").last.locator("h2")).to_be_in_viewport()
 
 
 def test_every_plot_has_words_for_those_who_do_not_see_it(open_report):

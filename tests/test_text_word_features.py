@@ -51,9 +51,7 @@ def test_rows_are_the_matrix_with_rising_columns(train, others):
 def test_rows_have_length_one_or_less_where_one_of_the_bags_is_empty():
     lengths = np.sqrt(fitted(TEXTS).transform([*TEXTS, "row", "houseboat", "xyz"]).power(2).sum(axis=1))
     both, words_alone, pieces_alone = 1, 1 / np.hypot(1, SHARE), SHARE / np.hypot(1, SHARE)
-    assert lengths == pytest.approx(
-        [both, both, words_alone, both, both, 0, words_alone, pieces_alone, 0], rel=1e-6
-    )
+    assert lengths == pytest.approx([both, both, words_alone, both, both, 0, words_alone, pieces_alone, 0], rel=1e-6)
 
 
 def test_unknown_words_share_beginnings_with_known_ones():
