@@ -102,7 +102,12 @@ class CentroidModel(Model):
     ) -> None:
         super().__init__(**common)
         self.vocabulary, self.tf_idf = vocabulary, tf_idf
-        self._labels_of_word = sparse.csr_array(centroids.T)
+        words = self._labels_of_word = sparse.csr_array(centroids.T)
+        self._index = (
+            words.indptr.astype(np.int64, copy=False),
+            words.indices.astype(np.int32, copy=False),
+            words.data.astype(np.float32, copy=False),
+        )
 
     @staticmethod
     def train(dataset: Dataset, options: CentroidOptions) -> CentroidModel:
@@ -144,7 +149,6 @@ class CentroidModel(Model):
 
     def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
         features = self._features(inputs)
-        words = self._labels_of_word
         k = min(k, max(self.n_labels, 1))
         ids = np.empty((features.shape[0], k), np.int32)
         scores = np.empty((features.shape[0], k), np.float32)
@@ -155,9 +159,7 @@ class CentroidModel(Model):
                 features.indptr.astype(np.int64),
                 features.indices.astype(np.int32),
                 features.data.astype(np.float32),
-                words.indptr.astype(np.int64),
-                words.indices.astype(np.int32),
-                words.data.astype(np.float32),
+                *self._index,
                 self.n_labels,
                 n_chunks,
                 ids,
