@@ -43,8 +43,9 @@ TABLES = {
         "nearest neighbours": ("knn", {}),
     },
     "d": {
-        "both indexes": ASTEC,
-        "index of labels (Slice)": ("astec", {"sampling": "slice"}),
+        "index of labels": ASTEC,
+        "indexes of labels and texts": ("astec", {"share": 0.5}),
+        "as Slice": ("astec", {"sampling": "slice"}),
         "frequent labels": ("astec", {"sampling": "frequent"}),
         "uniform": ("astec", {"sampling": "uniform"}),
     },
