@@ -275,6 +275,7 @@ def test_help_has_examples(run, command):
     assert "shortlist" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(pairs, tmp_path):
     command = f"{sys.executable} -m shortlist data describe {pairs} --json | true"
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

@@ -38,6 +38,7 @@ def test_many_steps_come_close_to_the_exact_probabilities(restart):
     np.testing.assert_allclose(found.toarray(), exact_visits(LABELS, N_LABELS, 60_000, restart), atol=0.015)
 
 
+@pytest.mark.slow
 def test_short_walks_are_right_on_average():
     walks = [label_correlations(LABELS, N_LABELS, n_steps=3, seed=seed).toarray() for seed in range(1500)]
     np.testing.assert_allclose(np.mean(walks, axis=0), exact_visits(LABELS, N_LABELS, 3, 0.8), atol=0.04)

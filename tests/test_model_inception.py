@@ -166,6 +166,7 @@ def test_curves_are_kept_with_the_model(tmp_path):
     assert shortlist.load(tmp_path / "model").records == lines
 
 
+@pytest.mark.slow
 def test_prediction_needs_no_torch(tmp_path):
     model = shortlist.train(colours(60), recipe="inceptionxml+", **SMALL)
     model.save(tmp_path / "model")

@@ -324,6 +324,7 @@ def test_a_monstrous_line_is_a_bad_row_in_its_place(put, monkeypatch, form, plac
     assert [row.number for row in found] == [n + (form == "csv") for n in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_an_error(run, put, tmp_path):
     path = put("in.jsonl.gz", gzip.compress(many(50_000).encode())[:-100])
     done = run(path, "--out", tmp_path / "out.jsonl", code=2)

@@ -320,6 +320,7 @@ for _ in range(60):
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120).returncode == 0
 
 
+@pytest.mark.slow
 def test_faiss_is_not_loaded_before_it_is_needed():
     program = (
         "import sys; import numpy as np; from shortlist.shortlisters.neighbours import NeighbourIndex; "

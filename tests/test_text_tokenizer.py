@@ -94,6 +94,7 @@ def test_words_against_the_slow_way(texts, chosen):
     assert counts.tolist() == [len(words) for words in expected]
 
 
+@pytest.mark.slow
 def test_every_character_has_the_kind_that_its_name_says():
     kinds = character_kinds("words", False)
     assert len(kinds) == sys.maxunicode + 1
