@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist.comparing.plan import ALL, NONE, RowPlan, named_options
+from shortlist.comparing.plan import RowPlan, named_options, names_of
 from shortlist.errors import OptionError
 from shortlist.model.registry import options_of
 
@@ -107,13 +107,12 @@ class AblationPlan:
     options: dict[str, Any]
 
     def rows(self, n_labels: int) -> list[RowPlan]:
-        recipe = self.ablation.recipe
         return [
             RowPlan(
                 f"{self.ablation.name}:{','.join(map(str, variant.cells))}",
                 "recipe",
                 ", ".join(map(str, variant.cells)),
-                recipe,
+                self.ablation.recipe,
                 options=WITHOUT_RERANKER | variant.options | self.options,
                 ablation=self.ablation.name,
                 cells=variant.cells,
@@ -129,9 +128,7 @@ def plan_ablations(names: str, value_of: Callable[[str], Any]) -> list[AblationP
     ['8, synchronised', '8, not detached']
     """
     known, planned = ablations(), []
-    if names.strip() == NONE:
-        return []
-    for name in known if names.strip() == ALL else [name.strip() for name in names.split(",") if name.strip()]:
+    for name in names_of(names, known):
         head, *settings = name.split(":")
         if head not in known:
             raise OptionError(f"there is no ablation {head!r}; there are {', '.join(known)}.")

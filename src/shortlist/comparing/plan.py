@@ -80,8 +80,8 @@ def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> 
     >>> [row.title for row in plan("centroid,astec*3", "fasttext", str)]
     ['centroid', 'astec × 3', 'fastText']
     """
-    rows = [_recipe_row(name, value_of) for name in _names(recipe_names, recipes())]
-    rows += [_peer_row(name) for name in _names(peer_names, peers())]
+    rows = [_recipe_row(name, value_of) for name in names_of(recipe_names, recipes())]
+    rows += [_peer_row(name) for name in names_of(peer_names, peers())]
     by_file: dict[str, str] = {}
     for row in rows:
         if (other := by_file.setdefault(row.file_name, row.name)) != row.name or rows.count(row) > 1:
@@ -89,7 +89,8 @@ def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> 
     return rows
 
 
-def _names(given: str, known: Sequence[str] | dict[str, Any]) -> list[str]:
+def names_of(given: str, known: Sequence[str] | dict[str, Any]) -> list[str]:
+    """The names that are asked for: "all", "none", or with commas between."""
     if given.strip() == NONE:
         return []
     return list(known) if given.strip() == ALL else [name.strip() for name in given.split(",") if name.strip()]
