@@ -285,13 +285,27 @@ def test_the_peers_get_the_same_words_as_we(tmp_path):
     rows = TfIdf.fit(ids, len(vocabulary)).transform(ids)
     np.testing.assert_allclose(data.rows("train").toarray(), rows.toarray())
     assert data.lines("train")[3] == " ".join(vocabulary.tokenizer.words(parts.train.texts[3]))
-    assert data.labels() == [parts.train.labels.row(i).tolist() for i in range(len(parts.train))]
+    assert data.labels() == [sorted(parts.train.labels.row(i).tolist()) for i in range(len(parts.train))]
     assert [sorted(line.split()) for line in data.lines("test.shuffled")] == [
         sorted(line.split()) for line in data.lines("test")
     ]
     # The row that a peer's text has when it comes alone is the one it has in bulk.
     vectors = data.vectorizer().transform(data.texts())
     np.testing.assert_allclose(vectors.toarray(), data.rows("test")[:5].toarray(), rtol=1e-5)
+
+
+def test_the_peers_get_labels_in_rising_order(tmp_path):
+    from shortlist.comparing.parts import write_peers_data
+    from shortlist.comparing.peers.run_peer import Data
+
+    (tmp_path / "data").mkdir()
+    lines = '{"text": "red hat", "labels": ["hat", "red"]}\n{"text": "red red hat", "labels": ["red", "hat"]}\n'
+    for part in ("train", "test"):
+        (tmp_path / "data" / f"{part}.jsonl").write_text(lines)
+    parts = comparison.Parts.read(str(tmp_path / "data"), 0)
+    assert parts.train.labels.row(1).tolist() == [1, 0]
+    write_peers_data(tmp_path / "peers", parts, (), 1, seed=0)
+    assert Data(tmp_path / "peers").labels() == [[0, 1], [0, 1]]
 
 
 def test_ablations_have_tables_of_their_own(tmp_path, monkeypatch):
