@@ -71,7 +71,9 @@ def test_the_summary_has_what_the_report_needs(done):
     behind = works["difference_to_best"]["P@1"]
     assert behind["difference"] == pytest.approx(works["scores"]["P@1"] - centroid["scores"]["P@1"])
     assert behind["low"] <= behind["difference"] <= behind["high"] < 0 and behind["p"] < 0.05
-    assert sum(summary["words_per_text"]["counts"]) == summary["data"]["train_texts"]
+    words = summary["words_per_text"]
+    assert sum(bucket["count"] for bucket in words["histogram"]) == summary["data"]["train_texts"]
+    assert words["mean"] == words["median"] == 5 and words["texts"] == "training"
     assert summary["machine"]["cores"] >= 1 and summary["machine"]["threads"] == 1
     for example in summary["examples"]:
         for label, name, score, right in example["predictions"]["centroid:min_count=2"]:
@@ -80,7 +82,7 @@ def test_the_summary_has_what_the_report_needs(done):
 
 def test_scores_are_those_of_evaluate(done):
     train, test = (library.read(done.source, part) for part in ("train", "test"))
-    model = library.load(Path(done.out) / "models" / "centroid:min_count=2")
+    model = library.load(Path(done.out) / "models" / "centroid_min_count=2")
     found = library.evaluate(model.predict_dataset(test, 10), test, train=train, unseen="ignore")
     row = summary_of(done)["rows"][1]
     assert row["scores"] == pytest.approx({name: found[name] for name in METRICS})
@@ -188,7 +190,7 @@ def test_a_recipe_goes_on_from_its_checkpoint(tmp_path):
     settings = settings_of(data, out, "astec")
     store, parts = comparison.Store(out), comparison.Parts.read(str(data), 0)
     work, planned = store.work / "astec", settings.rows[0]
-    one = comparison._Comparison(settings, parts, store, lambda summary: None)
+    one = comparison._Comparison(settings, settings.rows, {}, parts, store, lambda summary: None)
     assert one._make_ready(planned, work, "print") == 0
     assert not json.loads((work / "job.json").read_text())["resume"]
     (work / "checkpoints").mkdir()
@@ -208,8 +210,6 @@ def test_peers_that_are_not_there_are_skipped(tmp_path):
     rows = plan("none", "pecos", option_value)
     pecos = compare(settings_of(data, tmp_path / "two", rows, peers_python=sys.executable))
     assert pecos["rows"][0]["note"] == f"libpecos is not installed for {sys.executable}"
-    broken = compare(settings_of(data, tmp_path / "three", rows, peers_python="/no/python"))
-    assert broken["rows"][0]["status"] == "skipped"
 
 
 def test_one_versus_rest_is_not_tried_on_too_much(tmp_path):
@@ -256,6 +256,9 @@ def test_the_command_line_cuts_a_test_part(tmp_path):
         (["--recipes", "centroid*2"], "has no seed"),
         (["--recipes", "astec*x"], "after the star"),
         (["--recipes", "popular,popular"], "stands twice"),
+        (["--recipes", "astec:epochs=two"], "'astec:epochs=two': epochs is 'two'; expected a whole number"),
+        (["--peers", "fasttext", "--peers-python", "/no/python"], "/no/python cannot run the other tools"),
+        (["--recipes", "popular", "--again", "astec"], "'astec' is to be run again"),
     ],
 )
 def test_the_command_line_says_what_is_wrong(tmp_path, arguments, message):
@@ -264,6 +267,68 @@ def test_the_command_line_says_what_is_wrong(tmp_path, arguments, message):
     assert failed.exit_code == 2
     assert message in failed.output
     assert not (tmp_path / "out").exists()
+
+
+def test_nothing_measured_is_an_error(tmp_path):
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    call = ["compare", str(data), "--recipes", "none", "--peers", "pecos", "--out", str(out)]
+    failed = CliRunner().invoke(shortlist, [*call, "--peers-python", sys.executable])
+    assert failed.exit_code == 2 and "nothing could be measured" in failed.output
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    data, mine = write_data(tmp_path / "data"), tmp_path / "mine"
+    (mine / "work").mkdir(parents=True)
+    (mine / "work" / "thesis.txt").write_text("years of it")
+    with pytest.raises(OptionError, match="is not empty and holds no comparison"):
+        compare(settings_of(data, mine, "popular"))
+    assert [path.name for path in mine.rglob("*")] == ["work", "thesis.txt"]
+    with pytest.raises(OptionError, match="is a file"):
+        compare(settings_of(data, mine / "work" / "thesis.txt", "popular"))
+
+
+def test_a_comparison_is_not_overwritten_by_a_report(tmp_path):
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    compare(settings_of(data, out, "popular", keep_models=True))
+    call = ["report", str(out / "models" / "popular"), str(data), "--out", str(out)]
+    refused = CliRunner().invoke(shortlist, call)
+    assert refused.exit_code == 2 and "holds a comparison" in refused.output
+    assert not (out / "report.html").exists()
+
+
+def test_rows_of_other_runs_say_so(tmp_path):
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    compare(settings_of(data, out, "centroid"))
+    summary = compare(settings_of(data, out, "popular", threads=2, seed=5))
+    notes = {row["name"]: row["note"] for row in summary["rows"]}
+    assert notes == {"popular": "", "centroid": "run with threads 1, seed 0"}
+    assert "run with threads 1, seed 0" in (out / "table.md").read_text()
+
+
+def test_scores_are_held_against_the_test_texts(done):
+    parts = comparison.Parts.read(done.source, done.seed)
+    for row in summary_of(done)["rows"]:
+        if row["status"] != "done":
+            continue
+        arrays = comparison.Store(done.out).load_arrays(f"{row['files']}.predictions")
+        pairs = [
+            (score, label in parts.test.labels.row(text))
+            for text in range(len(parts.test))
+            for label, score in zip(arrays["ids"][text, :5], arrays["scores"][text, :5], strict=True)
+            if label >= 0 and len(parts.test.labels.row(text))
+        ]
+        table = row["calibration"]["test"]
+        assert sum(line["labels"] for line in table) == len(pairs)
+        right = sum(line["labels"] * line["right"] for line in table)
+        assert right == pytest.approx(sum(is_right for _, is_right in pairs), abs=0.5)
+
+
+def test_true_labels_that_training_lacks_are_shown(tmp_path):
+    data = write_data(tmp_path / "data", n_test=8)
+    text = (data / "test.jsonl").read_text().replace('"labels": ["hat"', '"labels": ["bonnet", "hat"')
+    (data / "test.jsonl").write_text(text)
+    examples = compare(settings_of(data, tmp_path / "out", "popular"))["examples"]
+    assert any("bonnet (not in training)" in one["labels"] for one in examples)
 
 
 def test_data_without_labels_in_common_are_refused(tmp_path):
@@ -323,7 +388,7 @@ def test_ablations_have_tables_of_their_own(tmp_path, monkeypatch):
     assert [row[0] for row in dimensions["rows"]] == ["as learnt", "order 1"]
     for table in summary["ablations"]:
         assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
-    row = json.loads((Path(settings.out) / "rows" / "fan-out:3_LightXML_s.json").read_text())
+    row = json.loads((Path(settings.out) / "rows" / "fan-out_3_LightXML_s.json").read_text())
     assert row["options"]["form"] == "lightxml" and row["options"]["clusters"] == 5 and not row["options"]["reranker"]
     assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
     assert compare(settings)["ablations"] == summary["ablations"]  # from what is stored

@@ -87,16 +87,25 @@ def checked(html: str) -> Checker:
 
 def row(name: str, p1: float, **more: Any) -> dict[str, Any]:
     scores = {"P@1": p1, "P@3": p1 / 2, "P@5": p1 / 3, "PSP@1": p1 / 1.5, "PSP@3": p1 / 1.4, "PSP@5": p1 / 1.3}
+    scores |= {"N@5": p1 / 1.1, "PSN@1": p1 / 1.6, "R@5": 61.23}
     return {"name": name, "kind": "recipe", "status": "done", "note": None, "title": name, "scores": scores} | more
 
 
 FULL = {
-    "data": {"name": "shop", "train_texts": 12404, "test_texts": 3000, "labels": 735, "nested": {"a": 1}},
-    "machine": {"cores": 2},
+    "data": {
+        "name": "shop",
+        "train_texts": 12404,
+        "test_texts": 3000,
+        "test_texts_that_count": 2998,
+        "labels": 735,
+        "unseen_in_training": {"labels": 34, "pairs": 43, "texts": 2},
+    },
+    "machine": {"cores": 2, "versions": {"shortlist": "0.1.0"}, "peers_versions": {"omikuji": "0.5"}},
     "rows": [
         row(
             "astec",
             73.57,
+            measured_with={"a": 0.55, "b": 1.5, "resamples": 1000, "seed": 0},
             intervals={"P@1": [71.91, 75.13]},
             by_quantile=[
                 {"labels": 147, "from": 30, "to": 967, "P@5": 24.33},
@@ -147,7 +156,7 @@ FULL = {
             "predictions": {"pecos": [["rice", "Rice", 0.4, False]], "astec": [["noodles", "Noodles", 0.69, True]]},
         }
     ],
-    "words_per_text": {"counts": [0, 10, 30, 60], "mean": 2.5},
+    "words_per_text": {"histogram": [{"name": "1–2", "count": 40}, {"name": "3–4", "count": 60}], "mean": 2.5},
     "ablations": [
         {
             "title": "Fan-out",
@@ -175,7 +184,7 @@ class TestComparison:
         html, markdown = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
         checker = checked(html)
         numbers = ["73.57", "71.9 to 75.1", "24.33", "0.44", "1.3 min", "0.503 ms", "5.4 MB", "400.0 MB", "2,464"]
-        numbers += ["91.25", "0.148", "9.4", "1.7", "73.21", "66.17", "−2.17", "p 0.002", "60.25", "61.50", "0.69"]
+        numbers += ["91.25", "0.148", "9.4", "1.7", "73.21", "66.17", "−2.17", "p below 0.01", "60.25", "61.50", "0.69"]
         numbers += ["commonest: 30 to 967 texts", "rarest: 1 to 29 texts", "ran out of memory", "735"]
         for number in numbers:
             assert number in checker.text, number
@@ -184,7 +193,12 @@ class TestComparison:
         assert "astec has the highest P@1: 73.57" in checker.text
         assert "Not clearly behind (p of 0.05 or more): pecos. Clearly behind: bonsai." in checker.text
         assert "Not shown, because not measured: pecos, bonsai, popular." in checker.text
-        assert "Far below the plot: popular (9.6)." in checker.text
+        assert "popular ↓ 9.6" in checker.text and "far below the plot" in checker.text
+        assert "nDCG@5" in checker.text and "PSnDCG@1" in checker.text and "recall@5" in checker.text
+        assert "61.23" in checker.text and "recall@k: of the true labels, the share among the first k" in checker.text
+        assert "34 labels in 43 pairs" in checker.text and "A = 0.55 and B = 1.5" in checker.text
+        assert "shortlist 0.1.0" in checker.text and "omikuji 0.5" in checker.text
+        assert "measured on 2,998 texts" in checker.text
         assert "Do more clusters help?" in checker.text
         assert "Without a value: 128 (P@1)." in checker.text
         assert "Without a value: given, 1 (P@1, s)." in checker.text and "given, 1: took too long" in checker.text

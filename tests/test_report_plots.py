@@ -157,6 +157,26 @@ def test_the_frontier_joins_what_nothing_beats():
     assert path.get("d").count("V") == 1  # one step, from the quick to the best
 
 
+def test_points_far_below_stand_at_the_bottom_with_their_values():
+    points = [Point("quick", 0.01, 8.25), Point("good", 5, 60), Point("best", 10, 70)]
+    drawn = ET.fromstring(scatter(points, "t", "P@1", "x", floor=35.0))
+    levels = [float(e.get("cy")) for e in drawn.iter("circle")]
+    assert levels[0] == max(levels) and levels[1] - levels[2] > 150  # the others have the height for themselves
+    assert "quick ↓ 8.2" in [e.text for e in drawn.iter("text")]
+    assert next(e for e in drawn.iter("path")).get("d").count("V") == 2  # it is quickest: the line begins with it
+
+
+def test_epochs_are_whole_numbers():
+    drawn = ET.fromstring(lines([Line("a", [(1, 2.0), (2, 3.0)])], "epoch", "%", "x"))
+    below = [e.text for e in drawn.iter("text") if e.get("class") == "tick" and e.get("text-anchor") == "middle"]
+    assert below == ["1", "2"]
+
+
+def test_names_that_differ_at_their_ends_stay_different():
+    names = [shortened(f"astec:epochs=1:surrogate_epochs=1:candidates={n}", 150) for n in (20, 50)]
+    assert names[0] != names[1] and all(name.startswith("astec:") and "…" in name for name in names)
+
+
 def test_long_words_are_cut():
     assert shortened("short", 100) == "short"
     assert text_width(shortened("a very long name of a label", 60)) <= 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 Rows = Sequence[Sequence[str]]
 Table = Callable[[Sequence[str], Rows], str]
@@ -38,6 +38,7 @@ def plain(header: Sequence[str], rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def markdown(header: Sequence[str], rows: Rows) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+def markdown(header: Sequence[str], rows: Rows, words: Container[int] = (0,)) -> str:
+    """The columns `words` to the left, the others, numbers, to the right."""
+    lines = [header, ["---" if column in words else "---:" for column in range(len(header))], *rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from shortlist.cli.reading import reading_options
+from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
 
@@ -55,7 +56,8 @@ def compare(
 ) -> None:
     """Train recipes and other tools on SOURCE, a folder with train and test parts, and compare them on the test part.
 
-    Without a test part, a fifth of the texts is held out by the seed. A recipe may have options (astec:epochs=5) and
+    Without a test part, about a fifth of the texts is held out by the seed, where their labels have others to
+    learn from. A recipe may have options (astec:epochs=5) and
     be an ensemble (astec*3). Other tools are run by a Python of their own, which `make peers` sets up; one that is not
     there is left out with a note. Each row has a process of its own: one that dies, hangs or takes too much memory
     costs its row. What is done is stored in OUT (report.html, table.md, summary.json, rows/), and the same command
@@ -79,7 +81,7 @@ def compare(
     if peers_python is None and PEERS_PYTHON.exists():
         peers_python = str(PEERS_PYTHON.absolute())
     rows = plan(",".join(recipes) or "popular,centroid,astec", ",".join(peers) or "all", option_value)
-    run(
+    summary = run(
         Settings(
             source=source,
             out=out,
@@ -100,3 +102,5 @@ def compare(
         on_summary=lambda summary: write_comparison(summary, Path(out)),
     )
     click.echo((Path(out) / "table.md").read_text())
+    if not any(row["status"] == "done" for row in summary["rows"]) and not summary["ablations"]:
+        raise ShortlistError(f"nothing could be measured. {out}/rows/ has what each row said.")

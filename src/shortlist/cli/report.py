@@ -39,6 +39,7 @@ def report(
     shortlist report model/ test.jsonl --train train.jsonl
     shortlist report model/ parts/ --out report/
     """
+    from shortlist.comparing.results import Store
     from shortlist.model import load
     from shortlist.model.folder import is_model
     from shortlist.reporting.measuring import measure_model
@@ -50,6 +51,8 @@ def report(
         raise OptionError("--unseen ignore needs the training data: give it with --train.")
     if Path(out).exists() and not Path(out).is_dir():
         raise OptionError(f"{out} is a file; --out is the folder that the report goes into.")
+    if Store.is_comparison(Path(out)):
+        raise OptionError(f"{out} holds a comparison, with a report of its own. Choose another folder (--out).")
     loaded = load(model)
     test_data = read_and_tell(test, part_to_read(test, "test"), reading)
     train_data = None

@@ -153,7 +153,8 @@ def _table(ablation: Ablation, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
     for row, recall in zip(rows, recalls, strict=True):
         scores = [_rounded(row["scores"].get(metric)) for metric in METRICS]
         more = [_rounded(recall)] if with_recall else []
-        cells.append([*row["cells"], *scores, *more, _rounded(row["train_seconds"], 0)])
+        seconds = None if row["train_seconds"] is None else round(row["train_seconds"])
+        cells.append([*row["cells"], *scores, *more, seconds])
     names = [", ".join(map(str, row["cells"])) for row in rows]
     return {
         "title": ablation.title,
@@ -174,5 +175,5 @@ def _meta_recall(row: Mapping[str, Any]) -> float | None:
     return curves[-1].get("meta_recall") if curves else None
 
 
-def _rounded(value: float | None, digits: int = 2) -> float | None:
-    return None if value is None else round(value, digits)
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

@@ -20,11 +20,20 @@ from shortlist.comparing import runner
 from shortlist.comparing.ablations import AblationPlan
 from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
 from shortlist.comparing.machine import machine_facts, peers_versions
-from shortlist.comparing.measure import Convention, disturbed_scores, intervals_of, scores_of
+from shortlist.comparing.measure import Convention, calibration_on_test, disturbed_scores, intervals_of, scores_of
 from shortlist.comparing.parts import Parts, write_peers_data
 from shortlist.comparing.peers.run_peer import CANNOT
 from shortlist.comparing.plan import ALL, RowPlan, peers, plan
-from shortlist.comparing.results import Measured, Row, Store, checked_predictions, read_arrays, read_measured
+from shortlist.comparing.results import (
+    DATA,
+    LOCK,
+    Measured,
+    Row,
+    Store,
+    checked_predictions,
+    read_arrays,
+    read_measured,
+)
 from shortlist.comparing.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
 from shortlist.files import write_atomically
@@ -84,9 +93,16 @@ def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) ->
             "there is nothing to compare: name recipes (--recipes), other tools (--peers) or ablations (--ablations)."
         )
     parts = Parts.read(settings.source, settings.seed, settings.reading)
+    rows = settings.rows + [row for one in settings.ablations for row in one.rows(parts.train.n_labels)]
+    for name in settings.again:
+        if name != ALL and name not in {row.name for row in rows}:
+            raise OptionError(f"{name!r} is to be run again, but is not among what is compared.")
+    packages = [peer.package for peer in peers().values()]
+    has_peers = any(row.peer is not None for row in rows)
+    versions = peers_versions(settings.peers_python, packages) if has_peers else {}
     store = Store(settings.out)
     with _alone(store):
-        comparison = _Comparison(settings, parts, store, on_summary)
+        comparison = _Comparison(settings, rows, versions, parts, store, on_summary)
         try:
             return comparison.run()
         except KeyboardInterrupt:
@@ -95,25 +111,28 @@ def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) ->
 
 
 class _Comparison:
-    def __init__(self, settings: Settings, parts: Parts, store: Store, on_summary: OnSummary) -> None:
-        self.settings, self.parts, self.store, self.on_summary = settings, parts, store, on_summary
-        self.rows = settings.rows + [row for one in settings.ablations for row in one.rows(parts.train.n_labels)]
-        for name in settings.again:
-            if name != ALL and name not in {row.name for row in self.rows}:
-                raise OptionError(f"{name!r} is to be run again, but is not among what is compared.")
+    def __init__(
+        self,
+        settings: Settings,
+        rows: list[RowPlan],
+        versions: dict[str, str],
+        parts: Parts,
+        store: Store,
+        on_summary: OnSummary,
+    ) -> None:
+        self.settings, self.rows, self.peers_versions, self.parts = settings, rows, versions, parts
+        self.store, self.on_summary = store, on_summary
         self.machine = machine_facts()
         self.threads = settings.threads or int(self.machine["cores"])
-        packages = [peer.package for peer in peers().values()]
-        wanted = [row.peer.package for row in self.rows if row.peer is not None]
-        self.peers_versions = peers_versions(settings.peers_python, packages) if wanted else {}
         self.ways = tuple(WAYS) if settings.robustness and parts.test.features is None else ()
         facts = parts.facts()
         self.checksum = facts["checksum"]
-        before = store.read_json("data.json")
+        before = store.read_json(DATA)
         if before is not None and before.get("checksum") != self.checksum:
             raise DataError(f"{store.folder} holds a comparison on other data. Choose another folder (--out).")
-        store.write_json("data.json", facts)
-        machine = {"threads": self.threads, "peers_versions": self.peers_versions}
+        store.write_json(DATA, facts)
+        known = (store.read_json("machine.json") or {}).get("peers_versions", {})
+        machine = {"threads": self.threads, "seed": settings.seed, "peers_versions": known | self.peers_versions}
         store.write_json("machine.json", self.machine | machine)
 
     def run(self) -> dict[str, Any]:
@@ -177,6 +196,7 @@ class _Comparison:
             "skipped",
             fingerprint=fingerprint,
             limits=self._limits,
+            run_with={"threads": self.threads, "seed": self.settings.seed, "processor": self.machine["cpu"]},
             options=planned.options,
             ablation=planned.ablation,
             cells=list(planned.cells),
@@ -305,6 +325,7 @@ class _Comparison:
     def _measure(self, row: Row, file_name: str, predictions: dict[str, Any]) -> None:
         convention = self.settings.convention
         row.scores, resampled, row.by_quantile = scores_of(predictions["ids"], self.parts, convention)
+        row.calibration = (row.calibration or {}) | calibration_on_test(predictions, self.parts)
         row.intervals = intervals_of(resampled)
         row.robustness = {
             way: disturbed_scores(predictions[f"{way}.ids"], self.parts, convention)
@@ -359,7 +380,7 @@ def _in_short(row: Row) -> str:
 @contextlib.contextmanager
 def _alone(store: Store) -> Iterator[None]:
     """No two comparisons in one folder at a time."""
-    with (store.folder / ".lock").open("w") as lock:
+    with (store.folder / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

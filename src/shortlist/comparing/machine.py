@@ -13,6 +13,7 @@ from typing import Any
 
 from shortlist import __version__
 from shortlist.comparing.plan import SCRIPT
+from shortlist.errors import OptionError
 
 OURS = ("numpy", "scipy", "numba", "faiss-cpu", "torch")
 PEERS_ALSO = ("numpy", "scipy", "scikit-learn")
@@ -44,7 +45,7 @@ def installed(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def peers_versions(python: str | None, packages: list[str]) -> dict[str, str]:
-    """Versions of those of these packages that another Python has; none if it does not run."""
+    """Versions of those of these packages that another Python has."""
     if python is None:
         return {}
     command = [python, str(SCRIPT), "--versions", *dict.fromkeys([*packages, *PEERS_ALSO])]
@@ -52,7 +53,10 @@ def peers_versions(python: str | None, packages: list[str]) -> dict[str, str]:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError):
-        return {}
+        raise OptionError(
+            f"{python} cannot run the other tools: it is not there, or no Python. `make peers` sets one up; "
+            "--peers-python says where it is; --peers none leaves them out."
+        ) from None
 
 
 def _processor() -> str:

@@ -10,11 +10,14 @@ import msgspec
 import numpy as np
 
 from shortlist.comparing.parts import Parts
+from shortlist.comparing.peers.run_peer import TIMED_PLACES
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.bootstrap import percentile_interval, resample
+from shortlist.evaluation.filters import pair_keys
 from shortlist.evaluation.metrics import per_text
-from shortlist.evaluation.quantiles import BINS
 from shortlist.model.base import Model
+from shortlist.model.calibration import on_test_texts
+from shortlist.model.reranker import right_pairs
 
 KS = (1, 3, 5)
 FAMILIES = ("P", "N", "PSP", "PSN", "R")
@@ -30,6 +33,7 @@ class Convention(msgspec.Struct, frozen=True):
     b: float = 1.5
     resamples: int = 1000
     seed: int = 0
+    version: int = 2  # of this module: rows that another one measured are measured anew
 
 
 def scores_of(
@@ -43,11 +47,8 @@ def scores_of(
     assert found.hits is not None
     shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
     resampled = {name: 100 * values for name, values in resample(shares, convention.resamples, convention.seed).items()}
-    frequencies = parts.train.label_frequencies
-    ranked = np.array_split(np.sort(frequencies[frequencies > 0])[::-1], BINS)
     quantiles = [
-        {"labels": one.labels, "from": int(some[-1]), "to": int(some[0]), **one.contributions}
-        for one, some in zip(found.quantiles, (some for some in ranked if len(some)), strict=True)
+        {"labels": one.labels, "from": one.lowest, "to": one.highest, **one.contributions} for one in found.quantiles
     ]
     return {name: found[name] for name in METRICS}, resampled, quantiles
 
@@ -72,6 +73,17 @@ def _evaluated(ids: np.ndarray, parts: Parts, convention: Convention) -> Any:
     )
 
 
+def calibration_on_test(predictions: dict[str, np.ndarray], parts: Parts) -> dict[str, Any]:
+    """What scores turned out to mean, if they can be meant as probabilities."""
+    ids, scores = (predictions[name][:, : max(KS)] for name in ("ids", "scores"))
+    counts = (ids >= 0) & (parts.test.labels.counts > 0)[:, None]
+    if parts.test.filter_pairs is not None:
+        pairs = parts.test.filter_pairs
+        keys = pair_keys(np.arange(len(ids))[:, None], ids)
+        counts &= ~np.isin(keys, pair_keys(pairs[:, 0], pairs[:, 1]))
+    return on_test_texts(scores[counts], right_pairs(ids, parts.test.labels, parts.train.n_labels)[counts])
+
+
 def intervals_of(resampled: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     return {name: percentile_interval(values) for name, values in resampled.items()}
 
@@ -82,9 +94,9 @@ def one_at_a_time(model: Model, inputs: Sequence[Any]) -> list[float]:
     for i, one in enumerate([*inputs[:WARM_UP], *inputs]):
         start = time.perf_counter()
         if isinstance(one, str):
-            model.predict(one, k=5, threads=1)
+            model.predict(one, k=TIMED_PLACES, threads=1)
         else:
-            model.rank(one, k=5, threads=1)
+            model.rank(one, k=TIMED_PLACES, threads=1)
         if i >= min(WARM_UP, len(inputs)):
             times.append(1000 * (time.perf_counter() - start))
     return times

@@ -13,6 +13,7 @@ import xxhash
 from shortlist.data.dataset import Dataset
 from shortlist.data.describe import describe
 from shortlist.data.folders import parts_of
+from shortlist.data.histogram import words_per_text
 from shortlist.data.read import read
 from shortlist.data.split import split
 from shortlist.data.texts import Texts
@@ -28,7 +29,6 @@ from shortlist.text.disturbed import disturbed
 # What is cut off for the test where the data has no test part.
 TEST_SHARE = 0.2
 PLACES, LARGEST_K = 10, 5
-MOST_WORDS_SHOWN = 32
 RANKS_SHOWN = 50
 
 
@@ -41,6 +41,7 @@ class Parts:
     test: Dataset
     cut: bool  # whether the test part was cut from the rest here
     unseen: dict[str, int]  # labels, pairs and texts of the test part that training knows nothing of
+    as_given: Dataset  # the test part with these
 
     @staticmethod
     def read(source: str, seed: int, reading: dict[str, Any] | None = None) -> Parts:
@@ -69,7 +70,7 @@ class Parts:
         }
         if not len(kept.values):
             raise DataError(f"{source}: no label of the test part occurs in the train part.")
-        return Parts(path.resolve().name, train, known, cut, unseen)
+        return Parts(path.resolve().name, train, known, cut, unseen, test)
 
     def checksum(self) -> str:
         """Of all that a system learns from or is measured on."""
@@ -127,12 +128,10 @@ class Parts:
         }
 
     def words_per_text(self) -> dict[str, Any]:
-        """How many training texts have 0, 1, 2, … words; the last count is of all that have more."""
+        """How many training texts have how many words."""
         if self.train.features is not None:
             return {}
-        _, _, counts = Tokenizer().split_texts(self.train.texts)
-        tally = np.bincount(np.minimum(counts, MOST_WORDS_SHOWN), minlength=MOST_WORDS_SHOWN + 1)
-        return {"counts": tally.tolist(), "mean": float(counts.mean())}
+        return words_per_text(Tokenizer().split_texts(self.train.texts)[2]) | {"texts": "training"}
 
 
 def _named_as(test: Dataset, train: Dataset) -> Dataset:

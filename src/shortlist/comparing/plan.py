@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shortlist.errors import OptionError
-from shortlist.model.registry import options_of, recipes
+from shortlist.model.registry import checked_options, options_of, recipes
 
 SCRIPT = Path(__file__).parent / "peers" / "run_peer.py"
 ALL, NONE = "all", "none"
@@ -66,7 +66,7 @@ class RowPlan:
     @property
     def file_name(self) -> str:
         """The name as files have it."""
-        return re.sub(r"[^A-Za-z0-9+._=:-]+", "_", self.name.replace("*", "x"))
+        return re.sub(r"[^A-Za-z0-9+._=-]+", "_", self.name.replace("*", "x"))
 
 
 def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> list[RowPlan]:
@@ -126,7 +126,10 @@ def named_options(
                 f"of {', '.join(kinds) or 'none'}."
             )
         options[option] = value_of(value)
-    return options
+    try:
+        return checked_options(recipe, options)
+    except OptionError as error:
+        raise OptionError(f"{name!r}: {error}.") from None
 
 
 def _peer_row(name: str) -> RowPlan:

@@ -16,10 +16,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 from shortlist.files import write_atomically
 
-ROWS, WORK = "rows", "work"
+ROWS, WORK, LOCK = "rows", "work", ".lock"
+DATA = "data.json"  # whoever has it holds a comparison
 
 
 class Measured(msgspec.Struct):
@@ -51,6 +52,7 @@ class Row(msgspec.Struct):
     limits: dict[str, float] = {}
     options: dict[str, Any] = {}
     measured_with: dict[str, Any] = {}
+    run_with: dict[str, Any] = {}  # threads, seed and processor
     scores: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}
     by_quantile: list[dict[str, Any]] = []
@@ -77,7 +79,15 @@ class Store:
         self.folder = Path(folder)
         self.rows = self.folder / ROWS
         self.work = self.folder / WORK
+        if self.folder.exists() and not self.folder.is_dir():
+            raise OptionError(f"{folder} is a file; --out is the folder that the results go into.")
+        if not self.is_comparison(self.folder) and set(_names_in(self.folder)) - {ROWS, LOCK}:
+            raise OptionError(f"{folder} is not empty and holds no comparison. Choose another folder (--out).")
         self.rows.mkdir(parents=True, exist_ok=True)
+
+    @staticmethod
+    def is_comparison(folder: Path) -> bool:
+        return (folder / DATA).exists()
 
     def log_file(self, file_name: str) -> Path:
         return self.rows / f"{file_name}.log"
@@ -119,6 +129,10 @@ class Store:
             raise DataError(
                 f"{self.folder / name} is not JSON: {error}. Remove it, or choose another folder."
             ) from None
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.exists() else []
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

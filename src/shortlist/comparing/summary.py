@@ -11,7 +11,7 @@ import numpy as np
 from shortlist.comparing.ablations import tables
 from shortlist.comparing.measure import METRICS
 from shortlist.comparing.parts import Parts
-from shortlist.comparing.results import Row, Store
+from shortlist.comparing.results import DATA, Row, Store
 from shortlist.comparing.significance import best_of_each, differences_to_best
 from shortlist.files import write_atomically
 from shortlist.tables import markdown
@@ -30,14 +30,13 @@ def summarise(store: Store, parts: Parts, order: Sequence[str], seed: int) -> di
     scores = {name: row.scores for name, row in done.items()}
     resampled = {name: store.load_arrays(f"{name}.resamples") for name in done}
     differences = differences_to_best(scores, resampled)
-    rows = [
-        {**msgspec.to_builtins(stored[name]), "files": name, "difference_to_best": differences.get(name, {})}
-        for name in systems
-    ]
-    variants = [msgspec.to_builtins(stored[name]) for name in files if stored[name].ablation]
+    data, machine = store.read_json(DATA), store.read_json("machine.json")
+    told = {name: msgspec.to_builtins(row) | {"note": _note(row, machine)} for name, row in stored.items()}
+    rows = [{**told[name], "files": name, "difference_to_best": differences.get(name, {})} for name in systems]
+    variants = [told[name] for name in files if stored[name].ablation]
     summary = {
-        "data": store.read_json("data.json"),
-        "machine": store.read_json("machine.json"),
+        "data": data,
+        "machine": machine,
         "rows": rows,
         "best": {metric: stored[name].name for metric, name in best_of_each(scores).items()},
         "examples": examples(store, parts, done, seed),
@@ -48,6 +47,13 @@ def summarise(store: Store, parts: Parts, order: Sequence[str], seed: int) -> di
     with write_atomically(store.folder / "table.md") as file:
         file.write(table(summary).encode())
     return summary
+
+
+def _note(row: Row, machine: dict[str, Any]) -> str:
+    """The row's note, and under what other conditions it was run than what was run last."""
+    now = {"threads": machine["threads"], "seed": machine["seed"], "processor": machine["cpu"]}
+    others = [f"{name} {value}" for name, value in row.run_with.items() if value != now[name]]
+    return "; ".join(part for part in (row.note, f"run with {', '.join(others)}" if others else "") if part)
 
 
 def examples(store: Store, parts: Parts, done: dict[str, Row], seed: int) -> list[dict[str, Any]]:
@@ -71,11 +77,16 @@ def examples(store: Store, parts: Parts, done: dict[str, Row], seed: int) -> lis
         found.append(
             {
                 "text": test.texts[text],
-                "labels": [test.display_name(label) for label in test.labels_of(text)],
+                "labels": [_true_name(label, parts) for label in parts.as_given.labels_of(text)],
                 "predictions": {name: shown(arrays) for name, arrays in predictions.items()},
             }
         )
     return found
+
+
+def _true_name(label: str, parts: Parts) -> str:
+    name = parts.test.display_name(label)
+    return name if label in parts.train.label_index else f"{name} (not in training)"
 
 
 def table(summary: dict[str, Any]) -> str:
@@ -85,7 +96,7 @@ def table(summary: dict[str, Any]) -> str:
     lines = [
         f"# {data['name']}",
         f"{data['train_texts']:,} training and {data['test_texts_that_count']:,} test texts, {data['labels']:,} labels "
-        f"({machine['cpu']}, {machine['threads']} threads).",
+        f"({machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}).",
     ]
     if done:
         accuracy = [[row["title"], *(_score(row, metric) for metric in METRICS)] for row in done]

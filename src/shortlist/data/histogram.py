@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,12 @@ def histogram(values: np.ndarray, steps: Sequence[int]) -> list[Bucket]:
     buckets = [Bucket(*bucket) for bucket in zip(steps, lasts, counts, strict=True)]
     filled = [position for position, bucket in enumerate(buckets) if bucket.count]
     return buckets[filled[0] : filled[-1] + 1] if filled else []
+
+
+def words_per_text(counts: np.ndarray) -> dict[str, Any]:
+    """How many texts have how many words, as JSON holds it."""
+    buckets = [{"name": bucket.name, "count": bucket.count} for bucket in histogram(counts, WORD_STEPS)]
+    return {"histogram": buckets, "mean": float(counts.mean()), "median": float(np.median(counts))}
 
 
 def chart(title: str, buckets: Sequence[Bucket], width: int) -> list[str]:

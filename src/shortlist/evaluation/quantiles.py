@@ -18,6 +18,8 @@ class Quantile:
 
     labels: int
     mean_frequency: float
+    lowest: int
+    highest: int
     contributions: dict[str, float]
 
 
@@ -42,6 +44,8 @@ def label_quantiles(
         Quantile(
             len(ids),
             float(frequencies[ids].mean()),
+            int(frequencies[ids].min()),
+            int(frequencies[ids].max()),
             {name: float(shares[number]) for name, shares in contributions.items()},
         )
         for number, ids in enumerate(members)

@@ -119,6 +119,13 @@ def reliability(scores: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
+def on_test_texts(scores: np.ndarray, right: np.ndarray) -> dict[str, Any]:
+    """The same for labels of test texts, and how far scores are off; nothing where they cannot be probabilities."""
+    if not scores.size or scores.min() < 0 or scores.max() > 1:
+        return {}
+    return {"test": reliability(scores, right), "test_error": calibration_error(scores, right)}
+
+
 def _logistic(scores: np.ndarray, right: np.ndarray) -> Calibration:
     """A straight line in log-odds (Platt), put down as a curve."""
     factor, bias = fit_odds(log_odds(scores)[:, None], right, np.array([1.0, 0.0]))

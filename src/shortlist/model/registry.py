@@ -132,13 +132,9 @@ def train(dataset: Any, recipe: str = "centroid", ensemble: int = 1, parallel: i
     from shortlist.model.ensemble_training import refuse_other_kind, train_ensemble
 
     model_class = _recipe(recipe).model_class()
-    kinds = options_of(recipe)
-    for name in options:
-        if name not in kinds:
-            raise OptionError(f"recipe {recipe!r} has no option {name!r}; it has {', '.join(kinds) or 'none'}.")
-    checked = {name: _checked(name, value, kinds[name]) for name, value in options.items()}
+    checked = checked_options(recipe, options)
     ensemble, parallel = (_checked_count(*given) for given in (("ensemble", ensemble), ("parallel", parallel)))
-    if ensemble > 1 and "seed" not in kinds:
+    if ensemble > 1 and "seed" not in options_of(recipe):
         raise OptionError(
             f"recipe {recipe!r} has no seed: an ensemble of it would be {ensemble} times the same model. Leave "
             "ensemble out, or choose another recipe."
@@ -155,6 +151,15 @@ def train(dataset: Any, recipe: str = "centroid", ensemble: int = 1, parallel: i
 def options_of(recipe: str) -> dict[str, Any]:
     """The options of a recipe and the kinds of their values."""
     return get_type_hints(_recipe(recipe).model_class().Options)
+
+
+def checked_options(recipe: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the recipe has them and the values are of the right kind."""
+    kinds = options_of(recipe)
+    for name in options:
+        if name not in kinds:
+            raise OptionError(f"recipe {recipe!r} has no option {name!r}; it has {', '.join(kinds) or 'none'}.")
+    return {name: _checked(name, value, kinds[name]) for name, value in options.items()}
 
 
 def load(folder: str | Path) -> Model:

@@ -12,8 +12,15 @@ from shortlist.reporting.plots import PANEL, WIDE, Point, duration, scatter
 from shortlist.reporting.sections import ACCURACY, NOTHING, Row, fixed, interval, is_peer, value_at
 
 JUDGED_BY = "P@1"
-FAR = 0.5  # of the best: rows below that would squeeze all others into a corner of the plot
+FAR = 0.5  # of the best: rows below that would squeeze all others together
 CLEAR = 0.05  # p below which a difference is called one
+SMALLEST_P = 0.01  # below that, the number of resamples decides
+LONG_NAMES = {"N": "nDCG", "PSN": "PSnDCG", "R": "recall"}
+MEANINGS = {
+    "N": "as P@k, the first places counting more",
+    "PSN": "the same, with rare labels counting more",
+    "R": "of the true labels, the share among the first k",
+}
 COSTS = {
     "train_seconds": "training",
     "ms_p50": "one text, median",
@@ -52,11 +59,11 @@ def comparison_page(summary: Mapping[str, Any]) -> Page:
     name = str(data.get("name") or "one data set")
     told = {
         "train_texts": "trained on {:,.0f} texts",
-        "test_texts": "measured on {:,.0f} texts",
+        "test_texts_that_count": "measured on {:,.0f} texts",
         "labels": "{:,.0f} labels",
     }
     counts = [form.format(value) for key, form in told.items() if (value := value_at(data, key)) is not None]
-    about = ", ".join([f"{len(ranked)} systems", *counts]) + "."
+    about = ", ".join([f"{len(ranked)} system{'s' * (len(ranked) != 1)}", *counts]) + "."
     return Page(f"Comparison on {name}", about, [section for section in found if section is not None])
 
 
@@ -147,9 +154,9 @@ def size(count: float) -> str:
 def _against_time(rows: Sequence[Row], cost: str, unit: float, short: str, title: str, axis: str) -> Section | None:
     """Accuracy against a time (the paper's Figure 1)."""
     there = [row for row in rows if (value_at(row, cost) or 0) > 0 and value_at(row, "scores", JUDGED_BY) is not None]
-    near = [row for row in there if (value_at(row, "scores", JUDGED_BY) or 0) >= FAR * max_score(there)]
-    if len(near) < 2:
+    if len(there) < 2:
         return None
+    floor = FAR * max(value_at(row, "scores", JUDGED_BY) or 0.0 for row in there)
     points = [
         Point(
             str(row["name"]),
@@ -158,27 +165,22 @@ def _against_time(rows: Sequence[Row], cost: str, unit: float, short: str, title
             *interval(row, JUDGED_BY),
             series=1 if is_peer(row) else 0,
         )
-        for row in near
+        for row in there
     ]
     cells = [
         [str(row["name"]), duration(unit * (value_at(row, cost) or 0)), fixed(value_at(row, "scores", JUDGED_BY))]
         for row in there
     ]
     numbers = grid(["", axis, JUDGED_BY], cells)
-    pictures = [scatter(points, f"{axis}, logarithmic", JUDGED_BY, title, width) for width in (WIDE, PANEL)]
+    pictures = [scatter(points, f"{axis}, logarithmic", JUDGED_BY, title, width, floor) for width in (WIDE, PANEL)]
     lead = "Up is more accurate, left is quicker. What lies below the dotted line is beaten in both by a point on it."
     marks = "Circles: recipes of Shortlist. Squares: other tools." if any(map(is_peer, there)) else ""
     caption = f"{marks} Upright lines: 95 % intervals.".strip()
-    far = [f"{row['name']} ({value_at(row, 'scores', JUDGED_BY):.1f})" for row in there if row not in near]
+    if any(point.y < floor for point in points):
+        caption += " ↓ and a value: far below the plot."
     blocks = [figure(pictures, numbers, caption, "scatters")]
-    if far:
-        blocks.append(paragraph(f"Far below the plot: {', '.join(far)}.", "left-out"))
     blocks += parts.left_out(rows, there, "its time was not measured")
     return Section(short, title, lead, blocks)
-
-
-def max_score(rows: Sequence[Row]) -> float:
-    return max((value_at(row, "scores", JUDGED_BY) or 0.0 for row in rows), default=0.0)
 
 
 def _bars(rows: Sequence[Row]) -> Section | None:
@@ -196,8 +198,8 @@ def _bars(rows: Sequence[Row]) -> Section | None:
     header = ["difference to the best", *metrics]
     cells = [[str(row["name"]), *(_difference(row["difference_to_best"].get(m)) for m in metrics)] for row in compared]
     all_metrics = list(dict.fromkeys([*ACCURACY, *(m for row in there for m in row["scores"])]))
-    table = [[str(row["name"]), *(fixed(value_at(row, "scores", m)) for m in all_metrics)] for row in there]
-    scores = grid(["", *all_metrics], table)
+    table = [[Cell(str(row["name"])), *(parts.score_cell(row, m) for m in all_metrics)] for row in there]
+    scores = grid(["", *map(_long_name, all_metrics)], table)
     blocks.append(figure(pictures, scores, "Grey bars: other tools." if any(map(is_peer, there)) else ""))
     drawn = [m for m in ACCURACY if any(value_at(row, "scores", m) is not None for row in there)]
     blocks += parts.without_value(
@@ -208,7 +210,27 @@ def _bars(rows: Sequence[Row]) -> Section | None:
         blocks.append(
             paragraph("Paired bootstrap over the texts; p is not corrected for the number of comparisons.", "left-out")
         )
+    blocks += _other_measures(there, [m for m in all_metrics if m not in ACCURACY])
     return Section("Accuracy", "How sure are these differences?", lead, blocks)
+
+
+def _other_measures(rows: Sequence[Row], metrics: Sequence[str]) -> list[Block]:
+    if not metrics:
+        return []
+    best = {m: max(value_at(row, "scores", m) or 0.0 for row in rows) for m in metrics}
+    cells = [
+        [Cell(str(row["name"])), *(parts.score_cell(row, m, best[m], small=False) for m in metrics)] for row in rows
+    ]
+    said = {family: told for family, told in MEANINGS.items() if any(m.startswith(f"{family}@") for m in metrics)}
+    return [
+        grid(["other measures", *map(_long_name, metrics)], cells),
+        paragraph(". ".join(f"{LONG_NAMES[family]}@k: {told}" for family, told in said.items()) + ".", "left-out"),
+    ]
+
+
+def _long_name(metric: str) -> str:
+    family, _, k = metric.partition("@")
+    return f"{LONG_NAMES.get(family, family)}@{k}"
 
 
 def _difference(found: Mapping[str, Any] | None) -> str | Cell:
@@ -217,7 +239,7 @@ def _difference(found: Mapping[str, Any] | None) -> str | Cell:
         return NOTHING
     low, high, p = (value_at(found, name) for name in ("low", "high", "p"))
     small = "" if low is None or high is None else f"{low:+.1f} to {high:+.1f}"
-    small = small if p is None else f"{small}, p {p:.3f}".lstrip(", ")
+    small = small if p is None else f"{small}\n{'p below 0.01' if p < SMALLEST_P else f'p {p:.2f}'}".strip()
     return Cell(f"{value:+.2f}".replace("-", "−"), small=small.replace("-", "−"))
 
 
@@ -239,11 +261,11 @@ def _examples(examples: Sequence[Mapping[str, Any]], ranked: Sequence[str]) -> S
 
 
 def _how(summary: Mapping[str, Any], rows: Sequence[Row]) -> Section:
-    blocks = []
-    for name in ("data", "machine"):
-        content = summary.get(name) or {}
+    data, machine = summary.get("data") or {}, summary.get("machine") or {}
+    blocks = [paragraph(line) for line in (*_conventions(data, parts.done(rows)), *_versions(machine)) if line]
+    for name, content in (("Data", data), ("Machine", machine)):
         if content:
-            blocks.append(paragraph(f"{name.capitalize()}: {_facts(content)}"))
+            blocks.append(paragraph(f"{name}: {_facts(content)}"))
     options = [
         [str(row["name"]), _facts(row["options"]) or "defaults", str(row.get("note") or NOTHING)]
         for row in rows
@@ -254,3 +276,31 @@ def _how(summary: Mapping[str, Any], rows: Sequence[Row]) -> Section:
         blocks.append(Block(f"<details><summary>Options of each row</summary>{table.html}</details>", table.markdown))
     lead = "Times are from one run on one machine: take them as ratios between rows."
     return Section("Conditions", "How was this measured?", lead, blocks)
+
+
+def _conventions(data: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    """What the numbers rest on, in sentences."""
+    said = []
+    unseen = {key: value_at(data, "unseen_in_training", key) for key in ("labels", "pairs", "texts")}
+    if None not in unseen.values():
+        said.append(
+            f"Labels of test texts that do not occur in training are ignored: {unseen['labels']:,.0f} labels in "
+            f"{unseen['pairs']:,.0f} pairs. Texts that have no other labels, {unseen['texts']:,.0f}, do not count."
+        )
+    convention = rows[0].get("measured_with") if rows else None
+    if convention:
+        said.append(
+            f"PSP with A = {convention['a']:g} and B = {convention['b']:g}. Intervals and p-values: "
+            f"{convention['resamples']:,} resamples of the test texts, the same for all systems."
+        )
+    said.append("One text at a time: one thread, from the text as it is to the names (or numbers) of 5 labels.")
+    return said
+
+
+def _versions(machine: Mapping[str, Any]) -> list[str]:
+    told = {"versions": "Versions", "peers_versions": "Other tools' versions"}
+    return [
+        f"{title}: {', '.join(f'{name} {version}' for name, version in machine[key].items())}."
+        for key, title in told.items()
+        if machine.get(key)
+    ]

@@ -86,7 +86,8 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str | Cell]], words: Ite
     table = f"<table{stacked}><thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody></table>"
     # It can be scrolled by keyboard, too.
     shown = f'<div class="wide" role="region" aria-label="{escape(header[0] or "table")}" tabindex="0">{table}</div>'
-    return Block(shown, tables.markdown([plain(name) for name in header], [[_marked(c) for c in row] for row in cells]))
+    marked = [[_marked(cell) for cell in row] for row in cells]
+    return Block(shown, tables.markdown([plain(name) for name in header], marked, words))
 
 
 def _shown(cell: Cell) -> str:

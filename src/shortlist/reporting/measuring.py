@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 
 from shortlist.data.dataset import Dataset
-from shortlist.data.histogram import WORD_STEPS, histogram
+from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import Evaluation, evaluate
 from shortlist.evaluation.filters import most_per_text, pair_keys
 from shortlist.model.base import Model
-from shortlist.model.calibration import calibration_error, reliability
+from shortlist.model.calibration import on_test_texts
 from shortlist.model.reranker import right_pairs
 from shortlist.ragged import Ragged
 from shortlist.text import Tokenizer
@@ -89,13 +89,14 @@ def measure_model(
     words = None
     if test.features is None:
         row["robustness"] = _robustness(model, test, train, unseen, seed, threads)
-        words = _words(inputs, model._tokenizer or Tokenizer())
+        tokenizer = model._tokenizer or Tokenizer()
+        words = words_per_text(tokenizer.split_texts(inputs)[2]) | {"texts": "test"}
     return Found(
         row=row,
         test={"texts": len(test), "labels": test.n_labels, "left_out": result.left_out, "counted": result.texts},
         card=model.card,
         words=words,
-        notes=result.notes,
+        notes=result.notes + ranked.unknown_notes(),
         worst_labels=ranked.worst_labels(),
         wrong_labels=ranked.wrong_labels(),
         confusions=ranked.confusions(),
@@ -109,7 +110,7 @@ def _row_of(result: Evaluation) -> dict[str, Any]:
         "scores": result.values,
         "intervals": result.intervals,
         "by_quantile": [
-            {"labels": part.labels, "mean_frequency": part.mean_frequency, **part.contributions}
+            {"labels": part.labels, "from": part.lowest, "to": part.highest, **part.contributions}
             for part in result.quantiles
         ],
     }
@@ -151,11 +152,7 @@ def _latency(model: Model, test: Dataset, rng: np.random.Generator) -> dict[str,
 def _calibration(model: Model, ranked: _Ranked) -> dict[str, Any]:
     """What scores mean on these texts, beside what the model's card says."""
     there = ranked.ids >= 0
-    scores, right = ranked.scores[there], ranked.right[there]
-    card = model.card.get("calibration") or {}
-    if not scores.size or scores.min() < 0 or scores.max() > 1:
-        return card
-    return card | {"test": reliability(scores, right), "test_error": calibration_error(scores, right)}
+    return (model.card.get("calibration") or {}) | on_test_texts(ranked.scores[there], ranked.right[there])
 
 
 def _robustness(
@@ -174,12 +171,6 @@ def _robustness(
             return {}
         found[how] = result.values
     return found
-
-
-def _words(texts: Any, tokenizer: Tokenizer) -> dict[str, Any]:
-    counts = tokenizer.split_texts(texts)[2]
-    buckets = [{"first": one.first, "last": one.last, "count": one.count} for one in histogram(counts, WORD_STEPS)]
-    return {"histogram": buckets, "mean": float(counts.mean()), "median": float(np.median(counts))}
 
 
 def _examples(model: Model, ranked: _Ranked, rng: np.random.Generator) -> dict[str, list[dict[str, Any]]]:
@@ -228,6 +219,13 @@ class _Ranked:
         right = right_pairs(ids, known.labels, max(model.n_labels, 1))
         seen = None if train is None else train.relabelled(model.label_names).label_frequencies
         return _Ranked(model, test, ids, scores, right, known.labels, seen)
+
+    def unknown_notes(self) -> list[str]:
+        pairs = len(self.test.labels.values) - len(self.truth.values)
+        if not pairs:
+            return []
+        labels = len(np.unique(self.test.labels.values)) - len(np.unique(self.truth.values))
+        return [f"Labels of the test texts that the model does not know: {labels:,}, in {pairs:,} pairs."]
 
     def shown(self, label: int) -> str:
         name = self.model.label_names[label]

@@ -66,24 +66,35 @@ class Line:
     dashed: bool = False
 
 
-def scatter(points: Sequence[Point], x_title: str, y_title: str, title: str, width: int = WIDE) -> Html:
-    """Something against time, which has a logarithmic scale. The line joins what nothing beats in both."""
+def scatter(
+    points: Sequence[Point], x_title: str, y_title: str, title: str, width: int = WIDE, floor: float = -math.inf
+) -> Html:
+    """Something against time, which has a logarithmic scale. The line joins what nothing beats in both.
+
+    Points below the floor, which would squeeze all others together, stand at the bottom with their values.
+    """
     height = 420 if width == WIDE else 360
     left, right, top, bottom = 46.0, width - 12.0, 26.0, height - 44.0
     x = durations(min(p.x for p in points), max(p.x for p in points), left, right)
-    lows = [p.y if p.low is None else p.low for p in points]
-    highs = [p.y if p.high is None else p.high for p in points]
+    above = [p for p in points if p.y >= floor]
+    lows = [p.y if p.low is None else p.low for p in above]
+    highs = [p.y if p.high is None else p.high for p in above]
     y = linear(min(lows), max(highs), bottom, top, pad=0.08)
-    places = [(x(p.x), y(p.y)) for p in points]
+    lowest = bottom - 8.0
+
+    def level_of(point: Point) -> float:
+        return y(point.y) if point.y >= floor else lowest
+
+    places = [(x(p.x), level_of(p)) for p in points]
     whiskers = [
-        Box(at - 2, y(high), at + 2, y(low))
-        for (at, _), low, high in zip(places, lows, highs, strict=True)
+        Box(x(p.x) - 2, y(high), x(p.x) + 2, y(low))
+        for p, low, high in zip(above, lows, highs, strict=True)
         if high > low
     ]
-    names = [shortened(p.name, width * 0.4) for p in points]
+    names = [shortened(p.name, width * 0.4) + ("" if p.y >= floor else f" ↓ {p.y:.1f}") for p in points]
     boxes = place_labels(places, names, Box(left + 2, top + 2, right, bottom - 2), whiskers)
     parts = [*_axes(x, y, x_title, y_title)]
-    front = [(x(p.x), y(p.y)) for p in _front(points)]
+    front = [(x(p.x), level_of(p)) for p in _front(points)]
     if len(front) > 1:
         # A step: so much is reached by then, and no more until the next.
         path = f"M{front[0][0]:.1f} {front[0][1]:.1f}" + "".join(f"H{a:.1f}V{b:.1f}" for a, b in front[1:])
@@ -180,7 +191,7 @@ def lines(given: Sequence[Line], x_title: str, y_title: str, title: str, width: 
     right = width - max(text_width(name) for name in names) - 16
     xs, ys = ([point[axis] for one in given for point in one.points] for axis in (0, 1))
     x = linear(min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1, left, right, count=4)
-    x = x._replace(ticks=[tick for tick in x.ticks if tick[0] == int(tick[0])])
+    x = x._replace(ticks=[(value, f"{value:,.0f}") for value, _ in x.ticks if value == int(value)])
     y = linear(min(ys), max(ys), bottom, top, pad=0.05)
     parts = [_head(title, width), *_axes(x, y, x_title, y_title)]
     ends = spread_out([y(one.points[-1][1]) for one in given], TEXT + 3, top, bottom)

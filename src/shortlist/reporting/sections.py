@@ -9,10 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from shortlist.data.histogram import WORD_STEPS
-from shortlist.data.histogram import histogram as histogram_of
 from shortlist.reporting.html import Block, Cell, Html, Section, escape, figure, given, grid, paragraph, plain
 from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliability, spread
 
@@ -48,10 +44,11 @@ def interval(row: Row, metric: str) -> tuple[float | None, float | None]:
     return (float(ends[0]), float(ends[1])) if ends and None not in ends else (None, None)
 
 
-def score_cell(row: Row, metric: str, best: float | None = None) -> Cell:
+def score_cell(row: Row, metric: str, best: float | None = None, small: bool = True) -> Cell:
+    """A score, bold if it is the best; `small`: with its interval."""
     value, (low, high) = value_at(row, "scores", metric), interval(row, metric)
-    small = "" if low is None else f"{low:.1f} to {high:.1f}"
-    return Cell(fixed(value), value is not None and best is not None and value >= best, small)
+    ends = "" if low is None or not small else f"{low:.1f} to {high:.1f}"
+    return Cell(fixed(value), value is not None and best is not None and value >= best, ends)
 
 
 def left_out(rows: Sequence[Row], there: Sequence[Row], what: str) -> list[Block]:
@@ -108,13 +105,11 @@ def by_frequency(rows: Sequence[Row]) -> Section | None:
 
 def _fifth(part: Row, place: int, of: int) -> str:
     name = "rarest" if place == of - 1 else "commonest" if place == 0 else f"part {place + 1}"
-    low, high, mean = (value_at(part, key) for key in ("from", "to", "mean_frequency"))
-    if low is not None and high is not None:
-        low, high = sorted((low, high))
-        return f"{name}: {low:,.0f} texts" if low == high else f"{name}: {low:,.0f} to {high:,.0f} texts"
-    if mean is None:
+    low, high = value_at(part, "from"), value_at(part, "to")
+    if low is None or high is None:
         return name
-    return f"{name}: {mean:,.0f} texts" if mean >= 10 else f"{name}: {mean:.1f} texts"
+    texts = "text" if high == 1 else "texts"
+    return f"{name}: {low:,.0f} {texts}" if low == high else f"{name}: {low:,.0f} to {high:,.0f} {texts}"
 
 
 def curves(rows: Sequence[Row]) -> Section | None:
@@ -123,8 +118,10 @@ def curves(rows: Sequence[Row]) -> Section | None:
     if not there:
         return None
     lead = (
-        "Measured on held-out texts after each epoch. Where labels are searched cluster by cluster, the recall of the "
-        "meta head is the share of the right clusters among those it puts forward: the labels' head can find no more."
+        "Measured on held-out texts after each epoch, before the words of the labels have their second look: the final "
+        "scores are higher. In the phase “surrogate” words are learnt on clusters of labels, in “extreme” the labels' "
+        "own rows. Where labels are searched cluster by cluster, the recall of the meta head is the share of the right "
+        "clusters among those it puts forward: the labels' head can find no more."
     )
     missing = left_out(rows, there, "nothing is learnt epoch by epoch, or no curve was kept")
     title = "Had it learnt enough?" if len(rows) == 1 else "How does training go?"
@@ -148,7 +145,7 @@ def _curve_figure(rows: Sequence[Row]) -> Block:
 
 
 def _phase_name(row: Row, record: Row) -> str:
-    return f"{row['name']}, {record['phase']}" if record.get("phase") else str(row["name"])
+    return f"{record['phase']}: {row['name']}" if record.get("phase") else str(row["name"])
 
 
 def _curves_of(row: Row) -> list[Html]:
@@ -285,33 +282,17 @@ def words_per_text(content: Any) -> Section | None:
     buckets = _buckets(content)
     if not buckets:
         return None
-    lead = "Words in a text, and the share of texts that have so many."
-    if isinstance(content, Mapping):
-        facts = [
-            f"{name} {value:,.1f}" for name in ("mean", "median") if (value := value_at(content, name)) is not None
-        ]
-        lead += f" {'; '.join(facts).capitalize()}." if facts else ""
+    lead = f"Words in a {content.get('texts', '')} text, and the share of texts that have so many.".replace("  ", " ")
+    facts = [f"{name} {value:,.1f}" for name in ("mean", "median") if (value := value_at(content, name)) is not None]
+    lead += f" {'; '.join(facts).capitalize()}." if facts else ""
     numbers = grid(["words", "texts"], [[name, f"{count:,.0f}"] for name, count in buckets])
     picture = histogram(buckets, "words in a text", "Share of the texts")
     return Section("Words", "How short are the texts?", lead, [figure([picture], numbers)])
 
 
 def _buckets(content: Any) -> list[tuple[str, float]]:
-    """From a histogram, or from how many texts have 0, 1, 2, … words."""
-    if not isinstance(content, Mapping):
-        return []
-    if isinstance(content.get("histogram"), Sequence):
-        found = []
-        for bucket in content["histogram"]:
-            first, last = bucket["first"], bucket["last"]
-            name = f"{first}+" if last is None else str(first) if first == last else f"{first}–{last}"
-            found.append((name, float(bucket["count"])))
-        return found
-    if isinstance(content.get("counts"), Sequence):  # of texts with 0, 1, 2, … words; the last of all that have more
-        counts = np.asarray(content["counts"], np.int64)
-        buckets = histogram_of(np.repeat(np.arange(len(counts)), counts), WORD_STEPS)
-        return [(bucket.name, float(bucket.count)) for bucket in buckets]
-    return []
+    found = content.get("histogram") if isinstance(content, Mapping) else None
+    return [(str(bucket["name"]), float(bucket["count"])) for bucket in found or ()]
 
 
 def answers(predictions: Iterable[Sequence[Any]]) -> tuple[str, str]:

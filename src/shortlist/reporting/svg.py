@@ -79,12 +79,15 @@ def _letter_width(letter: str) -> float:
 
 
 def shortened(words: str, room: float, size: float = TEXT) -> str:
-    """As much of the words as there is room for."""
+    """As much of the words as there is room for; the middle goes first, as names often differ at their ends."""
     if text_width(words, size) <= room:
         return words
-    while words and text_width(words + "…", size) > room:
-        words = words[:-1]
-    return words.rstrip() + "…"
+    for kept in range(len(words) - 1, 0, -1):
+        tail = kept // 2
+        short = words[: kept - tail].rstrip() + "…" + words[len(words) - tail :].lstrip()
+        if text_width(short, size) <= room:
+            return short
+    return "…"
 
 
 class Scale(NamedTuple):
