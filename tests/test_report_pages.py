@@ -194,9 +194,9 @@ class TestComparison:
         assert "Not clearly behind (p of 0.05 or more): pecos. Clearly behind: bonsai." in checker.text
         assert "Not shown, because not measured: pecos, bonsai, popular." in checker.text
         assert "popular ↓ 9.6" in checker.text and "far below the plot" in checker.text
-        assert "nDCG@5" in checker.text and "PSnDCG@1" in checker.text and "recall@5" in checker.text
+        assert "nDCG @5" in checker.text and "PSnDCG @1" in checker.text and "recall @5" in checker.text
         assert "61.23" in checker.text and "recall@k: of the true labels, the share among the first k" in checker.text
-        assert "34 labels in 43 pairs" in checker.text and "A = 0.55 and B = 1.5" in checker.text
+        assert "labels: 34, pairs: 43" in checker.text and "A = 0.55 and B = 1.5" in checker.text
         assert "shortlist 0.1.0" in checker.text and "omikuji 0.5" in checker.text
         assert "measured on 2,998 texts" in checker.text
         assert "Do more clusters help?" in checker.text

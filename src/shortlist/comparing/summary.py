@@ -111,7 +111,7 @@ def table(summary: dict[str, Any]) -> str:
             rows = [[row["title"], *(_change(row, way) for way in ways)] for row in done]
             lines.append(markdown(["P@1, and how disturbed texts change it", *ways], rows))
     for one in summary["ablations"]:
-        cells = [[NOTHING if value is None else str(value) for value in row] for row in one["rows"]]
+        cells = [[_number(value) for value in row] for row in one["rows"]]
         lines += [f"**{one['question']}** {one['lead']}.", markdown(one["header"], cells)]
     notes = [f"- {row['title']}, {row['status']}: {row['note']}" for row in summary["rows"] if row["status"] != "done"]
     notes += [f"- {row['title']}: {row['note']}" for row in done if row["note"]]
@@ -140,6 +140,12 @@ def _cost(row: dict[str, Any]) -> list[str]:
         (row["flops"], 1e6, "{:.3f}"),
     ]
     return [NOTHING if value is None else form.format(value / unit) for value, unit, form in cells]
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _change(row: dict[str, Any], way: str) -> str:

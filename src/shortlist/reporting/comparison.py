@@ -229,8 +229,9 @@ def _other_measures(rows: Sequence[Row], metrics: Sequence[str]) -> list[Block]:
 
 
 def _long_name(metric: str) -> str:
+    """A metric as people call it; a long one may stand on two lines."""
     family, _, k = metric.partition("@")
-    return f"{LONG_NAMES.get(family, family)}@{k}"
+    return f"{LONG_NAMES[family]} @{k}" if family in LONG_NAMES else metric
 
 
 def _difference(found: Mapping[str, Any] | None) -> str | Cell:
@@ -284,8 +285,8 @@ def _conventions(data: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     unseen = {key: value_at(data, "unseen_in_training", key) for key in ("labels", "pairs", "texts")}
     if None not in unseen.values():
         said.append(
-            f"Labels of test texts that do not occur in training are ignored: {unseen['labels']:,.0f} labels in "
-            f"{unseen['pairs']:,.0f} pairs. Texts that have no other labels, {unseen['texts']:,.0f}, do not count."
+            f"Labels of test texts that do not occur in training are ignored (labels: {unseen['labels']:,.0f}, pairs: "
+            f"{unseen['pairs']:,.0f}); texts that have no others do not count ({unseen['texts']:,.0f})."
         )
     convention = rows[0].get("measured_with") if rows else None
     if convention:
