@@ -34,7 +34,7 @@ OPTIONS = {
     "xml-cnn": {**SMALL, "epochs": 5, "channels": 16, "hidden": 64, "reranker": False},
     "deepxml-cnn": {**SMALL, "epochs": 3, "surrogate_epochs": 5, "channels": 16, "hidden": 64, "reranker": False},
     "mach": {**SMALL, "epochs": 5, "repetitions": 3, "buckets": 12, "word_buckets": 100, "reranker": False},
-    "deepxml-mlp": {**SMALL, "epochs": 5, "surrogate_epochs": 5, "word_buckets": 100, "reranker": False},
+    "deepxml-mlp": {**SMALL, "epochs": 5, "surrogate_epochs": 5, "word_buckets": 200, "reranker": False},
     "slice": SMALL,
 }
 
@@ -357,7 +357,7 @@ class TestModelFolder:
     def test_holds_plain_files_only(self, folder):
         names = {path.name for path in folder.iterdir()}
         assert names == {"config.json", "card.json", "labels.txt", "vocabulary.txt", "arrays.safetensors"}
-        assert (folder / "vocabulary.txt").read_text() == "red\t1\nshoes\t1\n"
+        assert (folder / "vocabulary.txt").read_text() == "shoes\t3\nred\t1\n"  # and twice in the name of the label
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
     @pytest.mark.parametrize("name", ["labels.txt", "vocabulary.txt", "arrays.safetensors", "card.json"])

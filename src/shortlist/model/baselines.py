@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.top_labels import top_labels
@@ -18,6 +19,8 @@ from shortlist.model.base import Model, as_texts, need_pairs
 from shortlist.model.calibration import FEWEST_PAIRS
 from shortlist.model.finish import PLACES, calibrate
 from shortlist.model.folder import ModelReader, ModelWriter
+from shortlist.model.names import LabelTexts
+from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
 from shortlist.training.validation import cut_validation
@@ -36,11 +39,13 @@ class CentroidOptions:
 
     min_count            words with fewer occurrences are left out
     stop_words           words that do not count: a list, or a language
+    label_texts          learn from the labels' names, too, where these are words and not codes
     max_words_per_label  of a label's words the heaviest are kept
     """
 
     min_count: int = 1
     stop_words: str | list[str] = ""
+    label_texts: bool = True
     max_words_per_label: int = 1000
     threads: int | None = None
 
@@ -130,6 +135,7 @@ class CentroidModel(Model):
                 raise OptionError(f"{name} is {value}; it must be at least 1")
         need_pairs(dataset)
         vocabulary = tf_idf = None
+        labels = dataset.labels
         if dataset.features is None:
             tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
             vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, tokenizer, min_count=min_count)
@@ -138,12 +144,22 @@ class CentroidModel(Model):
                     "there are no words to learn from: no word of the texts that is not a stop word occurs "
                     f"{min_count:,} times or more (min_count). Lower min_count, or check the texts."
                 )
+            names = LabelTexts.of(dataset, vocabulary) if options.label_texts else LabelTexts.none()
+            if len(names):
+                texts = Texts.concatenate([dataset.texts, names.texts])
+                vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, min_count=min_count)
+                labels = Ragged.concatenate([labels, names.labels])
             tf_idf = TfIdf.fit(word_ids, len(vocabulary))
             features = tf_idf.transform(word_ids)
         else:
             features = unit_rows(sparse.csr_array(dataset.features))
-        centroids = label_centroids(features, dataset.labels, dataset.n_labels, options.threads, most)
-        kept = {"min_count": min_count, "stop_words": stop_words, "max_words_per_label": most}
+        centroids = label_centroids(features, labels, dataset.n_labels, options.threads, most)
+        kept = {
+            "min_count": min_count,
+            "stop_words": stop_words,
+            "label_texts": options.label_texts,
+            "max_words_per_label": most,
+        }
         common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": kept}
         return CentroidModel(centroids, vocabulary, tf_idf, **common)
 

@@ -18,6 +18,7 @@ log = logging.getLogger("shortlist")
 
 # Searching less is allowed to cost so much of P@1, in points.
 SEARCH_LOSS = 0.1
+SEARCH_STEP = 0.7
 EXAMPLES = 8  # texts
 PLACES = 5  # of which scores are calibrated
 
@@ -61,12 +62,12 @@ def calibrate(model: Model, ids: np.ndarray, scores: np.ndarray, labels: Ragged)
 
 
 def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
-    """Halve how far is searched as long as that costs next to nothing; the curve of it."""
+    """Search less and less as long as that costs next to nothing; the curve of it."""
     model.searched = searched = model.most_searched
     best = _precision(model, prepared, searched)
     curve = [{"searched": searched, "P@1": round(best, 2)}]
     while searched > 1:
-        searched //= 2
+        searched = int(SEARCH_STEP * searched)
         reached = _precision(model, prepared, searched)
         curve.append({"searched": searched, "P@1": round(reached, 2)})
         if reached < best - SEARCH_LOSS:

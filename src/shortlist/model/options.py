@@ -22,7 +22,7 @@ class TextOptions:
     parts        words that are left out, and unknown ones, are taken apart into pieces of so many characters, "3-4";
                  needs a min_count of 2 or more. Empty: they are not
     max_words    words of a text that are looked at
-    label_texts  learn from the labels' names, too, where their words are known from the texts
+    label_texts  learn from the labels' names, too, where these are words and not codes
     reranker     whether the words of each label have a second look at the labels ranked best
     candidates   how many labels they look at
     cost         what a mistake costs them beside large weights; smaller for smoother classifiers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from shortlist.labels.centroids import label_centroids
 from shortlist.labels.tree import LabelTree
 from shortlist.lazy import sparse
 from shortlist.model.base import need_pairs
+from shortlist.model.names import LabelTexts
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
 from shortlist.progress import Progress
@@ -41,13 +43,16 @@ class Prepared:
     def __init__(self, dataset: Dataset, options: TextOptions) -> None:
         self.dataset, self.options = dataset, options
         texts = dataset.texts if dataset.features is None else Texts.from_strings([""] * len(dataset))
-        self.vocabulary, word_ids = Vocabulary.build_and_encode(
-            texts, min_count=options.min_count, part_sizes=options.part_sizes
-        )
+        build = partial(Vocabulary.build_and_encode, min_count=options.min_count, part_sizes=options.part_sizes)
+        self.vocabulary, word_ids = build(texts)
         if not len(self.vocabulary) and dataset.features is None:
             raise DataError(
                 f"there are no words to learn from: no word occurs {options.min_count:,} times or more (min_count)."
             )
+        from_names = options.label_texts and dataset.features is None
+        names = LabelTexts.of(dataset, self.vocabulary) if from_names else LabelTexts.none()
+        if len(names):  # their words may stand in texts to come
+            self.vocabulary, word_ids = build(Texts.concatenate([texts, names.texts]))
         share = float(options.validation or 0)
         train, self.validation = cut_validation(dataset.labels, dataset.n_labels, share, options.seed)
         self.texts, self.validation_texts = texts.take(train), texts.take(self.validation)
@@ -57,26 +62,17 @@ class Prepared:
         self.labels, self.validation_labels = labels.take(train), labels.take(self.validation)
         self.train_frequencies = np.bincount(self.labels.values, minlength=dataset.n_labels)
         self.n_train = len(train)
-        if options.label_texts:
-            self._add_label_texts()
+        if len(names):
+            log.info("the names of %s labels are learnt from, too", f"{len(np.unique(names.labels.values)):,}")
+            of_names = word_ids.take(np.arange(len(texts), len(word_ids)))
+            self.texts = Texts.concatenate([self.texts, names.texts])
+            self.word_ids = Ragged.concatenate([self.word_ids, of_names])
+            self.labels = Ragged.concatenate([self.labels, names.labels])
         self.inputs: Any = self.word_ids
         self.validation_inputs: Any = self.validation_ids
         if dataset.features is not None:
             features = _indexable(dataset.features)
             self.inputs, self.validation_inputs = features[train], features[self.validation]
-
-    def _add_label_texts(self) -> None:
-        """Names of labels as further texts, where more than half of a name's words are known."""
-        names = [self.dataset.display_name(name) for name in self.dataset.label_names]
-        known = self.vocabulary.encode(names)
-        all_words = Vocabulary.build_and_encode(names)[1]
-        said = np.flatnonzero((2 * known.counts > all_words.counts) & (known.counts > 0))
-        self.texts = Texts.concatenate([self.texts, Texts.from_strings([names[i] for i in said])])
-        self.word_ids = Ragged.concatenate([self.word_ids, known.take(said)])
-        of_names = Ragged(np.arange(len(said) + 1), said.astype(self.labels.values.dtype))
-        self.labels = Ragged.concatenate([self.labels, of_names])
-        if len(said):
-            log.info("the names of %s labels are learnt from, too", f"{len(said):,}")
 
     @property
     def n_labels(self) -> int:
