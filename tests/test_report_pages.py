@@ -205,6 +205,15 @@ class TestComparison:
         assert "P@1: 59.50, from 59.00 to 60.00" in html
         assert "P@1: from 41.25 to 41.25; meta P@1: from 64.75 to 64.75" in html
 
+    @pytest.mark.parametrize("load, said", [(3.0, True), (0.5, False), (None, False)])
+    def test_a_busy_machine_is_told_of(self, load, said):
+        page = comparison_page({"rows": [row("a", 50.0)], "machine": {"cores": 2, "load": load}})
+        assert ("a load of 3.0 on 2 cores" in page.to_html()) == said
+
+    def test_disturbed_texts_are_told_with_what_was(self):
+        html = comparison_page(FULL).to_html()
+        assert "astec 66.2, instead of 73.6" in html or "words left out 66.2, instead of 73.6" in html
+
     def test_a_metric_that_a_row_lacks_is_named(self):
         less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
         assert "Without a value: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"rows": less}).to_html()

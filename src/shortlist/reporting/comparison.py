@@ -263,7 +263,8 @@ def _examples(examples: Sequence[Mapping[str, Any]], ranked: Sequence[str]) -> S
 
 def _how(summary: Mapping[str, Any], rows: Sequence[Row]) -> Section:
     data, machine = summary.get("data") or {}, summary.get("machine") or {}
-    blocks = [paragraph(line) for line in (*_conventions(data, parts.done(rows)), *_versions(machine)) if line]
+    blocks = [paragraph(line) for line in (*_conventions(data, parts.done(rows)), *_versions(machine))]
+    blocks += parts.busy(machine)
     for name, content in (("Data", data), ("Machine", machine)):
         if content:
             blocks.append(paragraph(f"{name}: {_facts(content)}"))

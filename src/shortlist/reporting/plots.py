@@ -155,7 +155,9 @@ def bars(given: Sequence[Bar], title: str, digits: int = 1, best: bool = False, 
         parts.append(text(width - 2, middle + 4, value, "value" + strong, "end"))
     parts.append(line(x(0.0), head, x(0.0), height - foot, "base"))
     told = "; ".join(
-        f"{bar.name} {value}" + ("" if bar.low is None else f" ({bar.low:.{digits}f} to {bar.high:.{digits}f})")
+        f"{bar.name} {value}"
+        + ("" if bar.low is None else f" ({bar.low:.{digits}f} to {bar.high:.{digits}f})")
+        + ("" if bar.was is None else f", instead of {bar.was:.{digits}f}")
         for bar, value in zip(given, shown, strict=True)
     )
     return picture(parts, width, height, title, told)

@@ -16,6 +16,7 @@ Row = Mapping[str, Any]
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 DISTURBED = {"shuffled": "shuffled", "dropped": "words left out", "misspelt": "misspelt"}
 AS_WRITTEN, NOTHING = "as written", "–"
+BUSY = 0.5  # of the cores: a machine as busy as this slows what is timed on it
 
 
 def value_at(row: Row, *path: str) -> float | None:
@@ -49,6 +50,17 @@ def score_cell(row: Row, metric: str, best: float | None = None, small: bool = T
     value, (low, high) = value_at(row, "scores", metric), interval(row, metric)
     ends = "" if low is None or not small else f"{low:.1f} to {high:.1f}"
     return Cell(fixed(value), value is not None and best is not None and value >= best, ends)
+
+
+def busy(machine: Row) -> list[Block]:
+    """A warning where others were at work on the machine while times were taken."""
+    load, cores = value_at(machine, "load"), value_at(machine, "cores")
+    if load is None or not cores or load <= 1 + BUSY * cores:
+        return []
+    said = (
+        f"The machine was busy (a load of {load:.1f} on {cores:.0f} cores): the times would be shorter on an idle one."
+    )
+    return [paragraph(said)]
 
 
 def left_out(rows: Sequence[Row], there: Sequence[Row], what: str) -> list[Block]:

@@ -21,7 +21,6 @@ FAMILIES = {
     "R": "R@k: of the true labels, the share among the first k",
 }
 WEAK = 0.15  # of the strongest word of a text: what moves the label less is not coloured
-BUSY = 0.5  # of the cores: a machine as busy as this slows what is timed on it
 
 
 def model_page(found: Found) -> Page:
@@ -46,7 +45,7 @@ def model_page(found: Found) -> Page:
 
 
 def _headline(found: Found) -> Section:
-    row, machine = found.row, found.row["machine"]
+    row = found.row
     tiles = []
     for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "R@5"):
         value = value_at(row, "scores", metric)
@@ -66,10 +65,7 @@ def _headline(found: Found) -> Section:
         f"On {found.test['counted']:,} test texts. One text: {row['latency_texts']:,} of them, one at a time on one "
         "core, text in, names out."
     )
-    blocks = [Block(f'<dl class="tiles">{shown}</dl>', told.markdown)]
-    if machine["load"] is not None and machine["cores"] and machine["load"] > 1 + BUSY * machine["cores"]:
-        load = f"a load of {machine['load']:.1f} on {machine['cores']} cores"
-        blocks.append(paragraph(f"The machine was busy ({load}): the times would be shorter on an idle one."))
+    blocks = [Block(f'<dl class="tiles">{shown}</dl>', told.markdown), *parts.busy(row["machine"])]
     return Section("In short", "How good is it?", lead, blocks)
 
 

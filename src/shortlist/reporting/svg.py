@@ -41,9 +41,8 @@ def picture(parts: Sequence[str], width: float, height: float, title: str, descr
     """The whole plot. Whoever cannot see it is told the title and the description."""
     told = element("title", escape(title)) + element("desc", escape(description))
     box = f"0 0 {width:.0f} {height:.0f}"
-    return element(
-        "svg", told + "".join(parts), viewBox=box, role="img", klass=klass or None, aria_label=f"{title}. {description}"
-    )
+    label = f"{title}{'' if title.endswith(('?', '.')) else '.'} {description}"
+    return element("svg", told + "".join(parts), viewBox=box, role="img", klass=klass or None, aria_label=label)
 
 
 # The corners of the shapes of series, after the first's circle: square, triangle, diamond.
