@@ -1,10 +1,12 @@
 """How long one text takes: text in, names out, one at a time, one thread; and where the time goes.
 
     python benchmarks/latency.py MODEL --data DATA/commit-files [--texts 2000] [--peers-python .venv-peers/bin/python]
+    python benchmarks/latency.py MODEL --data DATA/commit-files --effort 1 0.5 0.25
     python benchmarks/latency.py --synthetic 670000
 
 With --peers-python, Omikuji (as Parabel and as Bonsai) and PECOS predict the same texts in the same run; their models
-are trained first if they are not in --peers-models. Texts are those of the test part, from its beginning. --synthetic
+are trained first if they are not in --peers-models. With several efforts, each has a row, with P@1 on the test part
+(labels that the model does not know are ignored). Texts are those of the test part, from its beginning. --synthetic
 makes a model of recipe `astec` with so many labels out of random numbers, of the usual shape, and saves, loads and
 measures it. Bulk: all texts at once, all cores.
 """
@@ -23,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import shortlist
+from shortlist.model.reranker import right_pairs
 from shortlist.tables import plain
 
 STAGES = {
@@ -42,7 +45,7 @@ def main():
     parser.add_argument("model", nargs="?")
     parser.add_argument("--data", type=Path, help="folder with a test part, and a train part for the peers")
     parser.add_argument("--texts", type=int, default=2000)
-    parser.add_argument("--effort", type=float, default=1.0)
+    parser.add_argument("--effort", type=float, nargs="+", default=[1.0])
     parser.add_argument("--synthetic", type=int, help="so many labels in a model of random numbers")
     parser.add_argument("--peers-python")
     parser.add_argument("--peers-models", type=Path, default=Path("peers-models"))
@@ -55,12 +58,15 @@ def main():
             texts = [test.texts[i] for i in range(min(chosen.texts, len(test)))]
         start_up(chosen.model)
         model = shortlist.load(chosen.model)
-        rows = [["shortlist", *quantiles(times_of(model, texts, chosen.effort))]]
+        rows = []
+        for effort in chosen.effort:
+            reached = "" if chosen.synthetic else f", P@1 {precision(model, test, effort):.2f}"
+            rows.append([f"shortlist, effort {effort:g}{reached}", *quantiles(times_of(model, texts, effort))])
         if chosen.peers_python:
             rows += peers(chosen, texts, Path(folder))
         print(plain(["", "p50 ms", "p90 ms", "p99 ms", "mean ms"], rows))
-        print(plain(["where the time goes", "µs a text"], stages(model, texts, chosen.effort)))
-        bulk(model, texts, chosen.effort)
+        print(plain(["where the time goes", "µs a text"], stages(model, texts, chosen.effort[0])))
+        bulk(model, texts, chosen.effort[0])
 
 
 def start_up(folder):
@@ -83,6 +89,13 @@ def start_up(folder):
         f"{folder}: {size / 1e6:.0f} MB; import and load {load:.2f} s, first prediction {1000 * first:.0f} ms (medians "
         f"of 5 processes); then resident {resident / 1e3:.0f} MB, of which not shared files {own / 1e3:.0f} MB"
     )
+
+
+def precision(model, test, effort):
+    known = test.relabelled(model.label_names)
+    counts = known.labels.counts > 0
+    first = model.rank(test.texts, 1, effort=effort)[0]
+    return 100 * right_pairs(first, known.labels, model.n_labels)[counts].mean()
 
 
 def times_of(model, texts, effort):
