@@ -313,12 +313,13 @@ class TestProcesses:
 class TestCommandLine:
     def test_trains_and_predicts(self, ensemble, saved, data, tmp_path):
         data.write(tmp_path / "pairs.jsonl")
+        (tmp_path / "label_names.json").write_text(json.dumps(data.display_names))  # they are learnt from
         options = [part for name, value in OPTIONS.items() for part in ("--set", f"{name}={value}")]
         arguments = ["train", tmp_path / "pairs.jsonl", "--out", tmp_path / "model", "--recipe", "astec", *options]
         done = CliRunner().invoke(command_line, [*map(str, arguments), "--ensemble", "2"])
         assert done.exit_code == 0, done.output
         assert "model: astec × 2, Dataset(300 texts" in done.stdout
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "pairs.jsonl"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["label_names.json", "model", "pairs.jsonl"]
         assert files_of(tmp_path / "model")["1.arrays.safetensors"] == files_of(saved)["1.arrays.safetensors"]
         done = CliRunner().invoke(command_line, ["predict", str(tmp_path / "model"), "t3w1", "-k", "1"])
         assert len(done.stdout.splitlines()) == 2

@@ -464,7 +464,7 @@ class TestTrained:
         assert effort["searched"] == trained.searched <= effort["of"]
         curve = effort["curve"]
         assert curve[0]["searched"] == effort["of"]
-        assert [after["searched"] for after in curve[1:]] == [before["searched"] // 2 for before in curve[:-1]]
+        assert [after["searched"] for after in curve[1:]] == [int(0.7 * before["searched"]) for before in curve[:-1]]
         chosen = next(point for point in curve if point["searched"] == effort["searched"])
         assert chosen["P@1"] >= curve[0]["P@1"] - effort["allowed_loss"] - 0.01
 
