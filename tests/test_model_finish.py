@@ -6,7 +6,6 @@ import json
 import logging
 import mmap
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from shortlist.model import base
 from shortlist.model.calibration import Calibration
 from shortlist.model.deepxml import Blend, Pipeline
 from shortlist.model.deepxml_recipes import SliceModel
-from shortlist.model.finish import _precision
 from shortlist.model.folder import Strings, mapped_arrays, open_model
 from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
@@ -76,21 +74,6 @@ def centroid():
 
 
 class TestEffort:
-    def test_what_comes_next_counts_where_the_best_is_no_longer_found(self):
-        best = np.array([[1, 2, 3], [4, 5, -1], [6, 7, 8]], np.int32)
-        labels = Ragged.from_lists([[1, 2], [4], [7]])
-        found = {3: best, 2: np.array([[2, 3, 9], [5, 9, -1], [7, 8, 9]]), 1: np.array([[3, 9, -1]] * 3)}
-        model = SimpleNamespace(
-            held_out=("texts", labels),
-            n_labels=10,
-            reranker=SimpleNamespace(held_out_best=(best, None), n_candidates=3),
-            _first_rank=lambda ids, k, searched, threads: (found[searched], None),
-        )
-        options = SimpleNamespace(threads=1)
-        prepared = SimpleNamespace(options=options, validation_labels=labels, validation_ids="ids")
-        # All found: 1 and 4 are right, 6 is not. Without 1, 4 and 6: 2 and 7 are right, 5 is not. Then none is.
-        assert [_precision(model, prepared, n) for n in (3, 2, 1)] == pytest.approx([200 / 3, 200 / 3, 0])
-
     def test_more_of_it_searches_more_cells(self, by_hand):
         model, queries = by_hand
         seen = []

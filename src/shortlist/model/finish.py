@@ -85,11 +85,8 @@ def _precision(model: TextModel, prepared: Prepared, searched: int) -> float:
     if model.reranker is None or model.reranker.held_out_best is None:
         ids, _ = model._rank(model.held_out[0], 1, threads, searched / model.searched)
         return 100 * float(right_pairs(ids, labels, model.n_labels).mean())
-    # The re-ranker may have learnt from these texts since: the first of those that it ranked best before counts that is
-    # still found.
-    best = model.reranker.held_out_best[0]
+    # The re-ranker may have learnt from these texts since: what it ranked first before counts, as long as it is found.
+    best = model.reranker.held_out_best[0][:, :1]
     found, _ = model._first_rank(prepared.validation_ids, model.reranker.n_candidates, searched, threads)
-    still_there = (best[:, :, None] == found[:, None, :]).any(axis=2) & (best >= 0)
-    right = right_pairs(best, labels, model.n_labels) & still_there
-    first = np.argmax(still_there, axis=1)
-    return 100 * float(right[np.arange(len(right)), first].mean())
+    still_there = (found == best).any(axis=1, keepdims=True)
+    return 100 * float((right_pairs(best, labels, model.n_labels) & still_there).mean())
