@@ -308,6 +308,10 @@ class TestReranker:
         assert scores[:, 0].mean() > probabilities[:, 0].mean()
         assert precision(after, labels) >= precision(ids, labels)
 
+    def test_few_held_out_texts_are_not_learnt_from(self, vocabulary):
+        learnt = learn(GroupStage(vocabulary), vocabulary, grouped(400, 1), grouped(3, 2), N_LABELS, 6)
+        assert learnt.held_out_best is None
+
 
 def places(candidates, ids):
     """Where each of the ids stands among the candidates of its row."""

@@ -16,9 +16,9 @@ from shortlist.ragged import Ragged
 
 log = logging.getLogger("shortlist")
 
-# Searching less is allowed to cost so much of P@1, in points, by a measure that fears the worst (see `_precision`): on
-# test texts it costs a tenth of that.
-SEARCH_LOSS = 0.2
+# Searching less is allowed to cost so much of P@1, in points; more by the measure that fears the worst (see
+# `_precision`), of which a tenth comes true on test texts.
+SEARCH_LOSS, FEARED_LOSS = 0.1, 0.2
 SEARCH_STEP = 0.7
 EXAMPLES = 8  # texts
 PLACES = 5  # of which scores are calibrated
@@ -39,8 +39,9 @@ def finish(model: TextModel, prepared: Prepared) -> None:
         return
     model.held_out = prepared.validation_inputs if dataset.features is not None else prepared.validation_texts, labels
     model.facts["effort"] = _choose_search(model, prepared)
-    if model.reranker is not None and model.reranker.held_out_best is not None:
-        ids, scores = model.reranker.held_out_best
+    before = _held_out_best(model)
+    if before is not None:
+        ids, scores = before
     else:
         ids, scores = model._rank(model.held_out[0], PLACES, prepared.options.threads, 1.0)
     model.facts["scores"] = {name: round(value, 2) for name, value in prepared.measure(ids).items()}
@@ -64,6 +65,7 @@ def calibrate(model: Model, ids: np.ndarray, scores: np.ndarray, labels: Ragged)
 
 def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
     """Search less and less as long as that costs next to nothing; the curve of it."""
+    allowed = SEARCH_LOSS if _held_out_best(model) is None else FEARED_LOSS
     model.searched = searched = model.most_searched
     best = _precision(model, prepared, searched)
     curve = [{"searched": searched, "P@1": round(best, 2)}]
@@ -71,24 +73,30 @@ def _choose_search(model: TextModel, prepared: Prepared) -> dict[str, Any]:
         searched = int(SEARCH_STEP * searched)
         reached = _precision(model, prepared, searched)
         curve.append({"searched": searched, "P@1": round(reached, 2)})
-        if reached < best - SEARCH_LOSS:
+        if reached < best - allowed:
             break
         model.searched = searched
     if len(curve) > 1:
         log.info("searching %d of %d clusters is enough", model.searched, model.most_searched)
-    return {"searched": model.searched, "of": model.most_searched, "allowed_loss": SEARCH_LOSS, "curve": curve}
+    return {"searched": model.searched, "of": model.most_searched, "allowed_loss": allowed, "curve": curve}
+
+
+def _held_out_best(model: TextModel) -> tuple[np.ndarray, np.ndarray] | None:
+    """The best labels of held-out texts and their probabilities, if a re-ranker has learnt from these texts since."""
+    return None if model.reranker is None else model.reranker.held_out_best
 
 
 def _precision(model: TextModel, prepared: Prepared, searched: int) -> float:
     """P@1 on held-out texts when so much is searched."""
     assert model.held_out is not None
     threads, labels = prepared.options.threads, prepared.validation_labels
-    if model.reranker is None or model.reranker.held_out_best is None:
+    before = _held_out_best(model)
+    if before is None or model.reranker is None:
         ids, _ = model._rank(model.held_out[0], 1, threads, searched / model.searched)
         return 100 * float(right_pairs(ids, labels, model.n_labels).mean())
-    # The re-ranker may have learnt from these texts since: what it ranked first before counts, as long as it is found.
-    # Where it is not, what comes first instead counts as wrong.
-    best = model.reranker.held_out_best[0][:, :1]
+    # What was ranked first before these texts were learnt from counts, as long as it is found; where it is not, what
+    # comes first instead counts as wrong.
+    best = before[0][:, :1]
     found, _ = model._first_rank(prepared.validation_ids, model.reranker.n_candidates, searched, threads)
     still_there = (found == best).any(axis=1, keepdims=True)
     return 100 * float((right_pairs(best, labels, model.n_labels) & still_there).mean())

@@ -65,7 +65,7 @@ class Reranker:
 
     def __init__(self, features: WordFeatures, rows: WordRows, mixture: Mixture, n_candidates: int) -> None:
         self.features, self.rows, self.mixture, self.n_candidates = features, rows, mixture, n_candidates
-        # After learning: the best labels of held-out texts and their probabilities, before these were learnt from.
+        # If held-out texts were learnt from in the end: their best labels and probabilities before that.
         self.held_out_best: tuple[np.ndarray, np.ndarray] | None = None
 
     @staticmethod
@@ -95,8 +95,8 @@ class Reranker:
             ids, probabilities = held_out_ranks
             scores = word_rows.scores(features.rows(held_out[0]), ids, threads)
             mixture = Mixture.fit(probabilities, scores, right_pairs(ids, held_out[1], n_labels))
+        if len(held_out[0]) and len(held_out[0]) >= WORTH_LEARNING * len(texts):
             held_out_best = best_of(ids, mixture.odds(probabilities, scores), SHOWN)
-        if len(held_out[0]) >= WORTH_LEARNING * len(texts):
             rows = sparse.vstack([rows, features.transform(held_out[0])], format="csr")
             all_ids = np.concatenate([candidates, held_out_ranks[0]])
             labels = Ragged.concatenate([labels, held_out[1]])
