@@ -56,12 +56,11 @@ def compare(
 ) -> None:
     """Train recipes and other tools on SOURCE, a folder with train and test parts, and compare them on the test part.
 
-    Without a test part, about a fifth of the texts is held out by the seed, where their labels have others to
-    learn from. A recipe may have options (astec:epochs=5) and
-    be an ensemble (astec*3). Other tools are run by a Python of their own, which `make peers` sets up; one that is not
-    there is left out with a note. Each row has a process of its own: one that dies, hangs or takes too much memory
-    costs its row. What is done is stored in OUT (report.html, table.md, summary.json, rows/), and the same command
-    goes on from there.
+    Without a test part, about a fifth of the texts is held out by the seed, where their labels have others to learn
+    from. A recipe may have options (astec:epochs=5) and be an ensemble (astec*3). Other tools are run by a Python of
+    their own, which `make peers` sets up; one that is not there is left out with a note. Each row has a process of its
+    own: one that dies, hangs or takes too much memory costs its row. What is done is stored in OUT (report.html,
+    table.md, summary.json, rows/), and the same command goes on from there.
 
     \b
     shortlist compare parts/ --out report/

@@ -13,7 +13,7 @@ from shortlist.comparing.parts import Parts
 from shortlist.comparing.peers.run_peer import TIMED_PLACES
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.bootstrap import percentile_interval, resample
-from shortlist.evaluation.filters import pair_keys
+from shortlist.evaluation.filters import among_pairs
 from shortlist.evaluation.metrics import per_text
 from shortlist.model.base import Model
 from shortlist.model.calibration import on_test_texts
@@ -78,9 +78,7 @@ def calibration_on_test(predictions: dict[str, np.ndarray], parts: Parts) -> dic
     ids, scores = (predictions[name][:, : max(KS)] for name in ("ids", "scores"))
     counts = (ids >= 0) & (parts.test.labels.counts > 0)[:, None]
     if parts.test.filter_pairs is not None:
-        pairs = parts.test.filter_pairs
-        keys = pair_keys(np.arange(len(ids))[:, None], ids)
-        counts &= ~np.isin(keys, pair_keys(pairs[:, 0], pairs[:, 1]))
+        counts &= ~among_pairs(ids, parts.test.filter_pairs)
     return on_test_texts(scores[counts], right_pairs(ids, parts.test.labels, parts.train.n_labels)[counts])
 
 

@@ -36,6 +36,12 @@ def most_per_text(rows: np.ndarray) -> int:
     return int(np.bincount(rows).max()) if len(rows) else 0
 
 
+def among_pairs(ids: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Which of the labels of each text (texts × K ids) make one of these (text, label) pairs."""
+    keys = pair_keys(np.arange(len(ids))[:, None], ids)
+    return (ids >= 0) & np.isin(keys, pair_keys(pairs[:, 0], pairs[:, 1]))
+
+
 def drop_pairs(
     predictions: np.ndarray, truth: Ragged, rows: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, Ragged]:

@@ -9,18 +9,22 @@ from typing import Any
 from shortlist.reporting import sections as parts
 from shortlist.reporting.html import Block, Cell, Page, Section, figure, grid, paragraph
 from shortlist.reporting.plots import PANEL, WIDE, Point, duration, scatter
-from shortlist.reporting.sections import ACCURACY, NOTHING, Row, fixed, interval, is_peer, value_at
+from shortlist.reporting.sections import (
+    ACCURACY,
+    LONG_NAMES,
+    MEANINGS,
+    NOTHING,
+    Row,
+    fixed,
+    interval,
+    is_peer,
+    value_at,
+)
 
 JUDGED_BY = "P@1"
 FAR = 0.5  # of the best: rows below that would squeeze all others together
 CLEAR = 0.05  # p below which a difference is called one
 SMALLEST_P = 0.01  # below that, the number of resamples decides
-LONG_NAMES = {"N": "nDCG", "PSN": "PSnDCG", "R": "recall"}
-MEANINGS = {
-    "N": "as P@k, the first places counting more",
-    "PSN": "the same, with rare labels counting more",
-    "R": "of the true labels, the share among the first k",
-}
 COSTS = {
     "train_seconds": "training",
     "ms_p50": "one text, median",
@@ -189,7 +193,7 @@ def _bars(rows: Sequence[Row]) -> Section | None:
     if not pictures:
         return None
     lead = (
-        "P@k: of the k labels put first, the share that is right. PSP@k: the same, with rare labels counting more. The "
+        f"{MEANINGS['P']}. {MEANINGS['PSP']}. The "
         "thin lines are 95 % intervals: how far the value would move with other texts of the same kind."
     )
     blocks = []
@@ -221,17 +225,18 @@ def _other_measures(rows: Sequence[Row], metrics: Sequence[str]) -> list[Block]:
     cells = [
         [Cell(str(row["name"])), *(parts.score_cell(row, m, best[m], small=False) for m in metrics)] for row in rows
     ]
-    said = {family: told for family, told in MEANINGS.items() if any(m.startswith(f"{family}@") for m in metrics)}
+    said = [told for family, told in MEANINGS.items() if any(m.startswith(f"{family}@") for m in metrics)]
     return [
         grid(["other measures", *map(_long_name, metrics)], cells),
-        paragraph(". ".join(f"{LONG_NAMES[family]}@k: {told}" for family, told in said.items()) + ".", "left-out"),
+        paragraph(". ".join(said) + ".", "left-out"),
     ]
 
 
 def _long_name(metric: str) -> str:
     """A metric as people call it; a long one may stand on two lines."""
     family, _, k = metric.partition("@")
-    return f"{LONG_NAMES[family]} @{k}" if family in LONG_NAMES else metric
+    name = LONG_NAMES.get(family, family)
+    return metric if name == family else f"{name} @{k}"
 
 
 def _difference(found: Mapping[str, Any] | None) -> str | Cell:

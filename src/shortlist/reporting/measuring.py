@@ -18,7 +18,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import Evaluation, evaluate
-from shortlist.evaluation.filters import most_per_text, pair_keys
+from shortlist.evaluation.filters import among_pairs, most_per_text, pair_keys
 from shortlist.model.base import Model
 from shortlist.model.calibration import on_test_texts
 from shortlist.model.reranker import right_pairs
@@ -211,9 +211,7 @@ class _Ranked:
         ids[there], scores[there] = predicted.labels.values, predicted.labels.weights
         known = test.relabelled(model.label_names)
         if known.filter_pairs is not None and len(known.filter_pairs):  # these do not count, neither right nor wrong
-            pairs = known.filter_pairs
-            keys = pair_keys(np.arange(len(ids))[:, None], ids)
-            ids[(ids >= 0) & np.isin(keys, pair_keys(pairs[:, 0], pairs[:, 1]))] = -1
+            ids[among_pairs(ids, known.filter_pairs)] = -1
         order = np.argsort(ids < 0, axis=1, kind="stable")[:, :PLACES]
         ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
         right = right_pairs(ids, known.labels, max(model.n_labels, 1))

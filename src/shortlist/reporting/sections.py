@@ -14,6 +14,15 @@ from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliabi
 
 Row = Mapping[str, Any]
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+# What families of metrics are called, and what they mean.
+LONG_NAMES = {"P": "P", "PSP": "PSP", "N": "nDCG", "PSN": "PSnDCG", "R": "recall"}
+MEANINGS = {
+    "P": "P@k: of the k labels put first, the share that is right",
+    "PSP": "PSP@k: the same, rare labels counting more",
+    "N": "nDCG@k: as P@k, the first places counting more",
+    "PSN": "PSnDCG@k: the same, rare labels counting more",
+    "R": "recall@k: of the true labels, the share among the first k",
+}
 DISTURBED = {"shuffled": "shuffled", "dropped": "words left out", "misspelt": "misspelt"}
 AS_WRITTEN, NOTHING = "as written", "–"
 BUSY = 0.5  # of the cores: a machine as busy as this slows what is timed on it
@@ -294,7 +303,8 @@ def words_per_text(content: Any) -> Section | None:
     buckets = _buckets(content)
     if not buckets:
         return None
-    lead = f"Words in a {content.get('texts', '')} text, and the share of texts that have so many.".replace("  ", " ")
+    part = f" of the {content['texts']} part" if "texts" in content else ""
+    lead = f"Words in a text{part}, and the share of texts that have so many."
     facts = [f"{name} {value:,.1f}" for name in ("mean", "median") if (value := value_at(content, name)) is not None]
     lead += f" {'; '.join(facts).capitalize()}." if facts else ""
     numbers = grid(["words", "texts"], [[name, f"{count:,.0f}"] for name, count in buckets])

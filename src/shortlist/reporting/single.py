@@ -14,12 +14,7 @@ from shortlist.reporting.plots import Bar, Line, bars, lines
 from shortlist.reporting.sections import NOTHING, fixed, interval, value_at
 
 KS = (1, 3, 5)
-FAMILIES = {
-    "P": "P@k: of the k labels put first, the share that is right",
-    "PSP": "PSP@k: the same, rare labels counting more",
-    "N": "nDCG@k: the same, the first places counting more",
-    "R": "R@k: of the true labels, the share among the first k",
-}
+FAMILIES = ("P", "PSP", "N", "R")
 WEAK = 0.15  # of the strongest word of a text: what moves the label less is not coloured
 
 
@@ -73,7 +68,8 @@ def _accuracy(row: Mapping[str, Any]) -> Section:
     pictures: list[str] = []
     cells: list[list[str | Cell]] = []
     meanings: list[str] = []
-    for family, told in FAMILIES.items():
+    for family in FAMILIES:
+        told = parts.MEANINGS[family]
         values = [(k, value_at(row, "scores", f"{family}@{k}")) for k in KS]
         shown = [
             Bar(f"{family}@{k}", value, *interval(row, f"{family}@{k}")) for k, value in values if value is not None
