@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.heads.label_rows import LabelRows
-from shortlist.ragged import Ragged, bounds_of
 from shortlist.tables import plain
 
 RATE = 0.002
@@ -36,7 +36,7 @@ def make_positives(n_samples, n_labels, rng):
     """For each sample one label or more, none twice."""
     counts = np.minimum(1 + rng.poisson(LABELS_PER_TEXT - 1, n_samples), n_labels)
     values = [rng.choice(n_labels, count, replace=False) for count in counts]
-    return Ragged(bounds_of(counts), np.concatenate(values).astype(np.int32))
+    return Ragged(counts_to_indptr(counts), np.concatenate(values).astype(np.int32))
 
 
 class Ours:
@@ -61,7 +61,7 @@ class Plain:
         self.optimiser = torch.optim.Adam(self.linear.parameters(), lr=RATE, fused=fused)
         self.features = torch.from_numpy(features).requires_grad_()
         self.targets = torch.zeros(len(features), n_labels)
-        self.targets[positives.row_of_value, positives.values] = 1
+        self.targets[positives.row_ids, positives.values] = 1
 
     def step(self):
         self.features.grad = None

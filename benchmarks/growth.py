@@ -18,10 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.heads.label_rows import LabelRows
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.ragged import Ragged
-from shortlist.rows import Rows
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
 from shortlist.shortlisters.merged import MergedShortlister
@@ -48,7 +47,7 @@ def measure(n_labels, chosen):
     nothing = Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))
     shortlister = MergedShortlister(index, np.arange(n_labels, dtype=np.int32), None, nothing, 0, 0.0, n_labels)
     rows = LabelRows.start(n_labels, chosen.features, 2 / n_labels)
-    stored = Rows.of_floats(rows.weights).in_8_bits().to_arrays("weights")
+    stored = QuantizedMatrix.of_floats(rows.weights).in_8_bits().to_arrays("weights")
     head = HeadRuntime({**stored, "biases": rows.biases}, n_labels, chosen.features)
     right = rng.integers(n_labels, size=max(QUERIES, 8 * BATCH))
     queries = unit(centres[right] + unit(rng.standard_normal((len(right), chosen.features), dtype=np.float32)))

@@ -1,7 +1,7 @@
 """How long one text takes: text in, names out, one at a time, one thread; and where the time goes.
 
     python benchmarks/latency.py MODEL --data DATA/commit-files [--texts 2000] [--peers-python .venv-peers/bin/python]
-    python benchmarks/latency.py MODEL --data DATA/commit-files --effort 1 0.5 0.25
+    python benchmarks/latency.py MODEL --data DATA/commit-files --search-effort 1 0.5 0.25
     python benchmarks/latency.py --synthetic 670000
 
 With --peers-python, Omikuji (as Parabel and as Bonsai) and PECOS predict the same texts in the same run; their models
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import shortlist
-from shortlist.model.reranker import right_pairs
+from shortlist.evaluation.calibration import is_relevant
 from shortlist.tables import plain
 
 STAGES = {
@@ -45,7 +45,7 @@ def main():
     parser.add_argument("model", nargs="?")
     parser.add_argument("--data", type=Path, help="folder with a test part, and a train part for the peers")
     parser.add_argument("--texts", type=int, default=2000)
-    parser.add_argument("--effort", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--search-effort", type=float, nargs="+", default=[1.0])
     parser.add_argument("--synthetic", type=int, help="so many labels in a model of random numbers")
     parser.add_argument("--peers-python")
     parser.add_argument("--peers-models", type=Path, default=Path("peers-models"))
@@ -59,14 +59,16 @@ def main():
         start_up(chosen.model)
         model = shortlist.load(chosen.model)
         rows = []
-        for effort in chosen.effort:
-            reached = "" if chosen.synthetic else f", P@1 {precision(model, test, effort):.2f}"
-            rows.append([f"shortlist, effort {effort:g}{reached}", *quantiles(times_of(model, texts, effort))])
+        for search_effort in chosen.search_effort:
+            reached = "" if chosen.synthetic else f", P@1 {precision(model, test, search_effort):.2f}"
+            rows.append(
+                [f"shortlist, effort {search_effort:g}{reached}", *quantiles(times_of(model, texts, search_effort))]
+            )
         if chosen.peers_python:
             rows += peers(chosen, texts, Path(folder))
         print(plain(["", "p50 ms", "p90 ms", "p99 ms", "mean ms"], rows))
-        print(plain(["where the time goes", "µs a text"], stages(model, texts, chosen.effort[0])))
-        bulk(model, texts, chosen.effort[0])
+        print(plain(["where the time goes", "µs a text"], stages(model, texts, chosen.search_effort[0])))
+        bulk(model, texts, chosen.search_effort[0])
 
 
 def start_up(folder):
@@ -91,20 +93,20 @@ def start_up(folder):
     )
 
 
-def precision(model, test, effort):
+def precision(model, test, search_effort):
     known = test.relabelled(model.label_names)
     counts = known.labels.counts > 0
-    first = model.rank(test.texts, 1, effort=effort)[0]
-    return 100 * right_pairs(first, known.labels, model.n_labels)[counts].mean()
+    first = model.rank(test.texts, 1, search_effort=search_effort)[0]
+    return 100 * is_relevant(first, known.labels, model.n_labels)[counts].mean()
 
 
-def times_of(model, texts, effort):
+def times_of(model, texts, search_effort):
     for text in texts[:20]:
-        model.predict(text, threads=1, effort=effort)
+        model.predict(text, threads=1, search_effort=search_effort)
     times = []
     for text in texts:
         start = time.perf_counter()
-        model.predict(text, threads=1, effort=effort)
+        model.predict(text, threads=1, search_effort=search_effort)
         times.append(1000 * (time.perf_counter() - start))
     return times
 
@@ -123,7 +125,7 @@ def peers(chosen, texts, folder):
     return [[result["tool"], *quantiles(result["milliseconds"])] for result in results]
 
 
-def stages(model, texts, effort):
+def stages(model, texts, search_effort):
     """Mean time in each stage, by a clock around it; the whole is a little slower for it."""
     spent = {}
     for stage, (path, method) in STAGES.items():
@@ -134,7 +136,7 @@ def stages(model, texts, effort):
             _clock(owner, method, stage.strip(), spent)
     start = time.perf_counter()
     for text in texts:
-        model.predict(text, threads=1, effort=effort)
+        model.predict(text, threads=1, search_effort=search_effort)
     whole = time.perf_counter() - start
     rows = [[stage, f"{1e6 * seconds / len(texts):.0f}"] for stage, seconds in spent.items()]
     rest = whole - sum(spent.values())
@@ -154,22 +156,22 @@ def _clock(owner, method, stage, spent):
     object.__setattr__(owner, method, timed)
 
 
-def bulk(model, texts, effort):
+def bulk(model, texts, search_effort):
     many = (texts * (1 + 20_000 // len(texts)))[:20_000]
-    model.rank(many[:2000], effort=effort)
+    model.rank(many[:2000], search_effort=search_effort)
     start = time.perf_counter()
-    model.rank(many, effort=effort)
+    model.rank(many, search_effort=search_effort)
     seconds = time.perf_counter() - start
     print(f"in bulk, all cores: {len(many) / seconds:,.0f} texts a second")
 
 
 def synthetic(n_labels, folder, n_texts):
     """A model of random numbers with the shape that training gives, and texts for it."""
+    from shortlist.arrays import Ragged
     from shortlist.heads.runtime import HeadRuntime
     from shortlist.heads.word_rows import WordRows
     from shortlist.model.deepxml import AstecModel, AstecOptions, Pipeline
     from shortlist.model.reranker import Mixture, Reranker
-    from shortlist.ragged import Ragged
     from shortlist.shortlisters.cells import CellIndex
     from shortlist.shortlisters.centres import unit
     from shortlist.shortlisters.merged import MergedShortlister

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import shortlist
-from shortlist.ragged import Ragged
+from shortlist.arrays import Ragged
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.learnt_vectors import learn_vectors
 from shortlist.text.vectors import load_vectors, random_vectors

@@ -16,8 +16,8 @@ import time
 import napkinxc.metrics as napkin
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.evaluation import evaluate
-from shortlist.ragged import Ragged
 
 K = (1, 3, 5)
 

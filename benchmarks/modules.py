@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.cli.models import option_value
 from shortlist.heads.word_rows import WordRows
-from shortlist.ragged import Ragged
 from shortlist.tables import plain
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")

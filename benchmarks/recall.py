@@ -1,6 +1,6 @@
 """Shortlist recall: how many of the test texts' labels are among the first 10, 20, … candidates of a model.
 
-    python benchmarks/recall.py MODEL DATA/yso-finna-en [--texts 20000] [--effort 1] [--threads 2]
+    python benchmarks/recall.py MODEL DATA/yso-finna-en [--texts 20000] [--search-effort 1] [--threads 2]
 
 For models of DeepXML's pipeline: what both indexes find, what the index of label centres finds alone, and what the
 votes of neighbouring texts find alone. Labels unseen in training are not counted.
@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--texts", type=int, default=20_000, help="so many test texts, drawn at random")
-    parser.add_argument("--effort", type=float, default=1.0, help="times as many cells of labels as the model would")
+    parser.add_argument(
+        "--search-effort", type=float, default=1.0, help="times as many cells of labels as the model would"
+    )
     parser.add_argument("--threads", type=int)
     chosen = parser.parse_args()
     model, test = shortlist.load(chosen.model), shortlist.read(chosen.folder, "test")
@@ -34,11 +36,11 @@ def main() -> None:
     test = test.take(rows)
     number = {name: i for i, name in enumerate(model.label_names)}
     labels = np.asarray([number.get(name, -1) for name in test.label_names])[test.labels.values]
-    text_of_label = test.labels.row_of_value[labels >= 0]
+    text_of_label = test.labels.row_ids[labels >= 0]
     labels = labels[labels >= 0]
     features = model.pipeline.encoder.encode(model.vocabulary.encode(test.texts))
     merged = model.pipeline.shortlister
-    n_cells = max(1, round(chosen.effort * model.searched))
+    n_cells = max(1, round(chosen.search_effort * model.searched))
     ways = {"both": merged, "label centres": replace(merged, texts=None), "votes of texts": replace(merged, share=1.0)}
     results = {}
     for name, shortlister in ways.items():

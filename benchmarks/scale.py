@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 import shortlist
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.texts import Texts
 from shortlist.errors import Stopped
-from shortlist.ragged import Ragged, bounds_of
 
 DIGITS = 7
 
@@ -87,10 +87,10 @@ def random_data(n_texts: int, n_labels: int, n_words: int) -> shortlist.Dataset:
     for place in range(DIGITS):
         letters[:, DIGITS - 1 - place] = ord("a") + words // 10**place % 10
     letters[:, DIGITS] = ord(" ")
-    texts = Texts(letters.reshape(-1), bounds_of(lengths) * (DIGITS + 1))
+    texts = Texts(letters.reshape(-1), counts_to_indptr(lengths) * (DIGITS + 1))
     per_text = 1 + rng.poisson(1.5, n_texts)
     labels = rng.integers(0, n_labels, per_text.sum(), dtype=np.int32)
-    return shortlist.Dataset(texts, Ragged(bounds_of(per_text), labels), [f"label {i}" for i in range(n_labels)])
+    return shortlist.Dataset(texts, Ragged(counts_to_indptr(per_text), labels), [f"label {i}" for i in range(n_labels)])
 
 
 def peak() -> float:

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from shortlist.arrays import Ragged
 from shortlist.encoders.given import GivenFeatures
 from shortlist.heads.block import ResidualBlock
-from shortlist.ragged import Ragged
 from shortlist.tables import plain
 from shortlist.training.batches import Batch
 from shortlist.training.learner import Learner, torch_threads

@@ -34,12 +34,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.encoders.dropout import Dropout
 from shortlist.encoders.inception import STRIDE, InceptionEncoder
 from shortlist.heads.block import ResidualBlock
 from shortlist.heads.label_rows import LabelRows
 from shortlist.labels.tree import LabelTree
-from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 from shortlist.tables import plain
 from shortlist.training import batches
@@ -104,11 +104,11 @@ def make_batches(sizes, n_texts, batch_size):
     """Uniform random words and labels."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.poisson(WORDS_PER_TEXT, n_texts), 1, MAX_WORDS)
-    word_ids = Ragged(bounds_of(lengths), rng.integers(0, sizes.words, lengths.sum(), np.int32))
+    word_ids = Ragged(counts_to_indptr(lengths), rng.integers(0, sizes.words, lengths.sum(), np.int32))
     texts = np.repeat(np.arange(n_texts), 1 + rng.poisson(LABELS_PER_TEXT - 1, n_texts))
     labels = without_repeats(texts, rng.integers(0, sizes.labels, len(texts)), n_texts)
     homes = np.searchsorted(sizes.starts, labels.values, side="right") - 1
-    clusters = without_repeats(labels.row_of_value, homes, n_texts)
+    clusters = without_repeats(labels.row_ids, homes, n_texts)
     for rows in epoch_batches(lengths, batch_size, seed=0, epoch=0):
         ids = torch.from_numpy(padded(word_ids, rows, MAX_WORDS, sizes.words))
         scores = torch.from_numpy(rng.random((len(rows), sizes.clusters), np.float32))
@@ -117,7 +117,7 @@ def make_batches(sizes, n_texts, batch_size):
 
 def without_repeats(rows, values, n_rows):
     rows, values = np.unique(np.stack([rows, values]), axis=1)
-    return Ragged(bounds_of(np.bincount(rows, minlength=n_rows)), values.astype(np.int32))
+    return Ragged(counts_to_indptr(np.bincount(rows, minlength=n_rows)), values.astype(np.int32))
 
 
 def side_by_side(ragged):
@@ -258,7 +258,7 @@ class Published(nn.Module):
         features = self.encoder(batch.word_ids)
         meta_logits = self.meta(self.meta_block(features))
         meta_targets = torch.zeros_like(meta_logits)
-        meta_targets[batch.clusters.row_of_value, batch.clusters.values] = 1
+        meta_targets[batch.clusters.row_ids, batch.clusters.values] = 1
 
         step.clusters = clusters_to_see(meta_logits.detach(), batch, self.sizes.top)
         candidates = self.labels_of[step.clusters].flatten(1)

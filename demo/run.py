@@ -66,7 +66,7 @@ def main(folder: Path) -> None:
 
     say(f"5. looking where {best} is good and where it is not")
     page = folder / "report.html"
-    shortlist.report(models[best], test, train=train, name=best).write(page)
+    shortlist.model_report(models[best], test, train=train, name=best).write(page)
     sections.append(f"[{best} in depth]({page.name}), with plots.")
     sections.append(f"The demo took {time.perf_counter() - started:.0f} seconds.")
     report = folder / "report.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from shortlist.cli.models import option_value
-from shortlist.comparing import Settings
-from shortlist.comparing.plan import Peer, RowPlan, plan
+from shortlist.compare import Settings
+from shortlist.compare.plan import Peer, RowPlan, plan
 
 WORDS = ["red", "blue", "green", "small", "large", "old", "new", "round"]
 THINGS = ["hat", "shoe", "lamp", "chair", "table", "cup"]

@@ -59,7 +59,11 @@ CARD = {
     "options": {"epochs": 4, "candidates": 30, "label_texts": False},
     "data": {"train_texts": 98765, "labels_per_text": 4.9, "source": "simple-icd-10-cm 1.5"},
     "scores": {"P@1": 83.41, "P@5": 61.2, "PSP@1": 71.0},
-    "effort": {"searched": 12, "of": 800, "curve": [{"searched": 800, "P@1": 83.5}, {"searched": 12, "P@1": 83.4}]},
+    "search_effort": {
+        "searched": 12,
+        "of": 800,
+        "curve": [{"searched": 800, "P@1": 83.5}, {"searched": 12, "P@1": 83.4}],
+    },
     "calibration": {
         "method": "isotonic",
         "error": 0.012,

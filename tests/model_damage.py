@@ -467,8 +467,8 @@ def predictions(model: Any) -> Any:
     scale = getattr(getattr(getattr(model, "pipeline", None), "encoder", None), "scale", None)
     inputs: Any = TEXTS if scale is None else np.random.default_rng(0).normal(size=(4, len(scale)))
     found = []
-    for some, k, effort in ((inputs, 5, 1.0), (inputs[:1], 2, 0.3), (inputs, 10_000, 1e6)):
-        ids, scores = model.rank(some, k, effort=effort)
+    for some, k, search_effort in ((inputs, 5, 1.0), (inputs[:1], 2, 0.3), (inputs, 10_000, 1e6)):
+        ids, scores = model.rank(some, k, search_effort=search_effort)
         if ids.shape != scores.shape or len(ids) != len(some) or ids.dtype.kind != "i":
             return f"ids {ids.dtype} {ids.shape}, scores {scores.shape}"
         if not np.isfinite(scores).all() or scores.min(initial=0) < 0 or scores.max(initial=0) > 1:

@@ -15,11 +15,11 @@ import shortlist as library
 from comparing import BAD, fake_rows, is_alive, settings_of, write_data
 from shortlist.cli import shortlist
 from shortlist.cli.models import option_value
-from shortlist.comparing import ablations, compare, comparison, runner
-from shortlist.comparing.ablations import plan_ablations
-from shortlist.comparing.measure import METRICS, Convention
-from shortlist.comparing.plan import plan
-from shortlist.comparing.results import Row
+from shortlist.compare import ablations, compare, comparison, runner
+from shortlist.compare.ablations import plan_ablations
+from shortlist.compare.measure import METRICS, Convention
+from shortlist.compare.plan import plan
+from shortlist.compare.results import Row
 from shortlist.errors import DataError, OptionError, Stopped
 
 pytestmark = pytest.mark.slow  # each starts processes
@@ -339,8 +339,8 @@ def test_data_without_labels_in_common_are_refused(tmp_path):
 
 
 def test_the_peers_get_the_same_words_as_we(tmp_path):
-    from shortlist.comparing.parts import write_peers_data
-    from shortlist.comparing.peers.run_peer import Data
+    from shortlist.compare.parts import write_peers_data
+    from shortlist.compare.peers.run_peer import Data
     from shortlist.text import TfIdf, Vocabulary
 
     parts = comparison.Parts.read(str(write_data(tmp_path / "data")), 0)
@@ -360,8 +360,8 @@ def test_the_peers_get_the_same_words_as_we(tmp_path):
 
 
 def test_the_peers_get_labels_in_rising_order(tmp_path):
-    from shortlist.comparing.parts import write_peers_data
-    from shortlist.comparing.peers.run_peer import Data
+    from shortlist.compare.parts import write_peers_data
+    from shortlist.compare.peers.run_peer import Data
 
     (tmp_path / "data").mkdir()
     lines = '{"text": "red hat", "labels": ["hat", "red"]}\n{"text": "red red hat", "labels": ["red", "hat"]}\n'

@@ -7,10 +7,11 @@ import pytest
 
 import shortlist
 from comparing import write_data
-from shortlist.comparing.flops import multiply_adds, of_encoder, of_head, of_network, of_pipeline
-from shortlist.comparing.measure import Convention, intervals_of, scores_of
-from shortlist.comparing.parts import Parts
-from shortlist.comparing.significance import differences_to_best
+from shortlist.arrays import Ragged
+from shortlist.compare.flops import multiply_adds, of_encoder, of_head, of_network, of_pipeline
+from shortlist.compare.measure import Convention, intervals_of, scores_of
+from shortlist.compare.parts import Parts
+from shortlist.compare.significance import differences_to_best
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.encoders.cnn_runtime import CNNRuntime
 from shortlist.encoders.inception_runtime import InceptionRuntime, branch_columns
@@ -19,7 +20,6 @@ from shortlist.evaluation import compare, evaluate
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model.deepxml import Pipeline
 from shortlist.model.inception import Network
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.merged import MergedShortlister
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from comparing import settings_of, write_data
-from shortlist.comparing import compare
-from shortlist.comparing.plan import peers, plan
+from shortlist.compare import compare
+from shortlist.compare.plan import peers, plan
 
 PYTHON = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
 

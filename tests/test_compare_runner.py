@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from comparing import is_alive
-from shortlist.comparing import runner
-from shortlist.comparing.runner import run, session_members
+from shortlist.compare import runner
+from shortlist.compare.runner import run, session_members
 
 pytestmark = pytest.mark.slow  # each starts processes
 

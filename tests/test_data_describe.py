@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged
 from shortlist.data import Dataset, Texts, read
 from shortlist.data.describe import describe
 from shortlist.data.histogram import FREQUENCY_STEPS, WORD_STEPS, Bucket, chart, histogram, side_by_side
-from shortlist.ragged import Ragged
 from shortlist.text import Tokenizer
 
 TRAIN = [

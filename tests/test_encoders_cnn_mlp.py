@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import Ragged
 from shortlist.encoders.cnn_runtime import BLOCK, WIDTHS, CNNRuntime, chunk_bounds
 from shortlist.encoders.given_runtime import GivenRuntime, dense
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.ragged import Ragged
 from shortlist.training.batches import padded
 
 torch = pytest.importorskip("torch")

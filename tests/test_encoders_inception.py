@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
-from shortlist.ragged import Ragged
 from shortlist.training.batches import epoch_batches, padded
 
 torch = pytest.importorskip("torch")

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erf
 
+from shortlist.arrays import Ragged
 from shortlist.encoders.inception_runtime import BLOCK, InceptionRuntime
 from shortlist.errors import ModelError
 from shortlist.kernels.inception import join_taps
-from shortlist.ragged import Ragged
 from shortlist.training.batches import padded
 
 torch = pytest.importorskip("torch")

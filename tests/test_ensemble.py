@@ -23,7 +23,7 @@ from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
 from shortlist.model.baselines import PopularModel
 from shortlist.model.ensemble import EnsembleModel, best_of_means
 from shortlist.model.ensemble_training import train_ensemble
-from shortlist.model.registry import recipes
+from shortlist.model.registry import list_recipes
 
 SECONDS = 180
 OPTIONS = {"epochs": 2, "surrogate_epochs": 2, "dimensions": 16, "batch_size": 32, "dropout": 0.25, "clusters": 7}
@@ -141,7 +141,7 @@ class TestModel:
     def test_says_what_it_is(self, ensemble):
         assert (ensemble.recipe, ensemble.title) == ("astec", "astec × 3")
         assert repr(ensemble) == "EnsembleModel(astec × 3, 24 labels)"
-        assert "ensemble" not in recipes()
+        assert "ensemble" not in list_recipes()
 
     def test_its_options_train_it_again(self, ensemble, saved, data, tmp_path):
         shortlist.train(data, ensemble.recipe, **ensemble.options, threads=1).save(tmp_path / "again")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.evaluation import bootstrap, compare, evaluate
 from shortlist.evaluation.metrics import PerText, find_hits, measure, per_text
 from shortlist.evaluation.quantiles import label_quantiles
-from shortlist.ragged import Ragged
 
 N_LABELS = 40
 

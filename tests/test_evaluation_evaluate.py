@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
-from shortlist.ragged import Ragged
 
 NAMES = ["ant", "bee", "cat", "dog", "elk", "fox"]
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.metrics import check_k, distinct_rows, find_hits, measure
 from shortlist.kernels import metrics as kernels
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import Ragged
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 quick = settings(max_examples=60, deadline=None)

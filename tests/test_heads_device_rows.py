@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError
 from shortlist.heads import label_rows
 from shortlist.heads.label_rows import LabelRows
-from shortlist.ragged import Ragged
 from test_heads_label_rows import random_candidates, random_problem
 
 torch = pytest.importorskip("torch")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
 from shortlist.heads import label_rows
 from shortlist.heads.label_rows import LabelRows
 from shortlist.kernels.label_rows import entropy_row, even_shares, samples_by_cluster
-from shortlist.ragged import Ragged, bounds_of
 
 torch = pytest.importorskip("torch")
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 def random_problem(rng, n_samples, n_clusters, most_labels, n_seen, n_features):
     """Clusters of different size, some clusters for each sample, positives in some of these."""
-    starts = bounds_of(rng.integers(1, most_labels + 1, n_clusters))
+    starts = counts_to_indptr(rng.integers(1, most_labels + 1, n_clusters))
     n_seen = min(n_seen, n_clusters)
     clusters = np.stack([rng.permutation(n_clusters)[:n_seen] for _ in range(n_samples)]).astype(np.int32)
     rows = [np.concatenate([np.arange(starts[c], starts[c + 1]) for c in seen]) for seen in clusters]
@@ -320,7 +320,7 @@ def test_samples_by_cluster_and_even_shares(seed, n_samples, n_clusters, n_seen,
     expected = {c: [s for s in range(n_samples) if c in clusters[s]] for c in range(n_clusters)}
     found = {int(c): samples[bounds[i] : bounds[i + 1]].tolist() for i, c in enumerate(wanted)}
     assert found == {c: who for c, who in expected.items() if who}
-    starts = bounds_of(rng.integers(1, 5, n_clusters))
+    starts = counts_to_indptr(rng.integers(1, 5, n_clusters))
     cuts = even_shares(wanted, bounds, starts, n_shares)
     assert cuts[0] == 0
     assert cuts[-1] == len(wanted)

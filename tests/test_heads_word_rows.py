@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
 
+from shortlist.arrays import Ragged
 from shortlist.errors import ModelError
 from shortlist.heads import word_rows
 from shortlist.heads.word_rows import PAGE, WordRows, sorted_rows
 from shortlist.kernels.word_rows import texts_of_labels
-from shortlist.ragged import Ragged
 from shortlist.text.bag import unit_rows
 
 # Learning stops when no text would move the weights by more than a tenth: this near to the best it must come.

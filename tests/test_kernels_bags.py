@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import ModelError
 from shortlist.kernels.bags import sum_words, weigh_texts
-from shortlist.ragged import Ragged
-from shortlist.rows import Rows
 from shortlist.text import TfIdf
 
 
@@ -27,7 +26,7 @@ class TestSumWords:
         """Several words may share a row, as hashed words do."""
         rng = np.random.default_rng(seed)
         n_words = 2 * n_rows
-        rows = Rows.of_floats(rng.standard_normal((n_rows, 4)).astype(np.float32))
+        rows = QuantizedMatrix.of_floats(rng.standard_normal((n_rows, 4)).astype(np.float32))
         rows = rows.in_8_bits() if packed else rows
         row_of_word = rng.integers(n_rows, size=n_words).astype(np.int32)
         idf = (rng.random(n_words) + 0.1).astype(np.float32)
@@ -48,7 +47,7 @@ class TestSumWords:
         if kind == "mlp":
             arrays |= {"biases": np.zeros(6, np.float32), "buckets": rng.permutation(30).astype(np.int32)}
         runtime = BagRuntime if kind == "bag" else MLPRuntime
-        packed = arrays | Rows.of_floats(words).in_8_bits().to_arrays("words")
+        packed = arrays | QuantizedMatrix.of_floats(words).in_8_bits().to_arrays("words")
         texts = random_texts(rng, 20, 30)
         before, after = (runtime(part, 32).encode(texts) for part in (arrays, packed))
         # Half a step of each of up to seven words, weighed together to length 1.

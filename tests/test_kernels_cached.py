@@ -16,7 +16,7 @@ STEPS = """
 import hashlib
 import numpy as np
 from shortlist.heads import label_rows
-from shortlist.ragged import Ragged
+from shortlist.arrays import Ragged
 
 label_rows.has_short_products = lambda: False
 rng = np.random.default_rng(0)

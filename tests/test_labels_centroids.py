@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.labels import label_centroids
-from shortlist.ragged import Ragged
 
 
 def unit(matrix):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.labels import label_correlations, smooth_centroids
-from shortlist.ragged import Ragged
 
 LABELS = Ragged.from_lists([[0, 1], [1, 2], [0], [3], [2, 3, 1], [], [5]])
 N_LABELS = 6  # label 4 has no text

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from scipy import special
 from scipy.special import logit
 
+from shortlist.evaluation.calibration import calibration_error, reliability
 from shortlist.model.calibration import (
     FEWEST_PAIRS,
     Calibration,
     _isotonic,
     _logistic,
-    calibration_error,
     fit_odds,
-    reliability,
 )
 from shortlist.odds import SUREST, expit, log_odds
 

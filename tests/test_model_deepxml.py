@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import ModelError, OptionError
-from shortlist.ragged import Ragged
 
 torch = pytest.importorskip("torch")
 

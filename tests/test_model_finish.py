@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from tests.test_models import put_file
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.encoders.given_runtime import GivenRuntime
 from shortlist.errors import ModelError, OptionError
 from shortlist.heads.runtime import HeadRuntime
@@ -21,7 +22,6 @@ from shortlist.model.calibration import Calibration
 from shortlist.model.deepxml import Blend, Pipeline
 from shortlist.model.deepxml_recipes import SliceModel
 from shortlist.model.folder import Strings, mapped_arrays, open_model
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
 from shortlist.shortlisters.merged import MergedShortlister
@@ -78,9 +78,9 @@ class TestEffort:
         model, queries = by_hand
         seen = []
         shortlister = model.pipeline.shortlister
-        for searched, effort, expected in ((8, 1, 8), (8, 2, 16), (8, 0.5, 4), (8, 0.01, 1), (None, 1, None)):
+        for searched, search_effort, expected in ((8, 1, 8), (8, 2, 16), (8, 0.5, 4), (8, 0.01, 1), (None, 1, None)):
             model._searched = searched
-            ids, _ = model.rank(queries, 50, effort=effort)
+            ids, _ = model.rank(queries, 50, search_effort=search_effort)
             n_cells = expected or len(shortlister.centres.cells) // 2
             found = shortlister.centres.search(queries, 50, n_cells)[0]
             assert np.array_equal(np.sort(ids, axis=1), np.sort(found, axis=1))
@@ -90,9 +90,9 @@ class TestEffort:
 
     def test_a_little_is_enough_for_the_best_label(self, by_hand):
         model, queries = by_hand
-        everything = model.rank(queries, 1, effort=100)[0]
+        everything = model.rank(queries, 1, search_effort=100)[0]
         assert (model.rank(queries, 1)[0] == everything).mean() >= 0.97
-        assert (model.rank(queries, 1, effort=1e-9)[0] == everything).mean() < 1
+        assert (model.rank(queries, 1, search_effort=1e-9)[0] == everything).mean() < 1
 
     @pytest.mark.parametrize(
         "classifier",
@@ -442,14 +442,14 @@ class TestTrained:
         assert json.loads(json.dumps(card)) == card
 
     def test_search_goes_as_far_as_it_has_to(self, trained):
-        effort = trained.card["effort"]
-        assert effort["of"] == trained.most_searched > 1
-        assert effort["searched"] == trained.searched <= effort["of"]
-        curve = effort["curve"]
-        assert curve[0]["searched"] == effort["of"]
+        search_effort = trained.card["search_effort"]
+        assert search_effort["of"] == trained.most_searched > 1
+        assert search_effort["searched"] == trained.searched <= search_effort["of"]
+        curve = search_effort["curve"]
+        assert curve[0]["searched"] == search_effort["of"]
         assert [after["searched"] for after in curve[1:]] == [int(0.7 * before["searched"]) for before in curve[:-1]]
-        chosen = next(point for point in curve if point["searched"] == effort["searched"])
-        assert chosen["P@1"] >= curve[0]["P@1"] - effort["allowed_loss"] - 0.01
+        chosen = next(point for point in curve if point["searched"] == search_effort["searched"])
+        assert chosen["P@1"] >= curve[0]["P@1"] - search_effort["allowed_loss"] - 0.01
 
     def test_scores_mean_what_they_say(self, trained):
         facts = trained.card["calibration"]
@@ -497,8 +497,8 @@ class TestTrained:
             "search",
             lambda self, q, k, n, *more, **named: asked.append(n) or search(self, q, k, n, *more, **named),
         )
-        for effort in (1, 2, 0.5):
-            trained.predict("t3w1", effort=effort)
+        for search_effort in (1, 2, 0.5):
+            trained.predict("t3w1", search_effort=search_effort)
         assert asked == [trained.searched, 2 * trained.searched, max(1, round(trained.searched / 2))]
 
     def test_after_a_warm_up_nothing_has_changed(self, trained):
@@ -525,9 +525,9 @@ class TestEnsemble:
 
     def test_least_score_and_effort(self, ensemble):
         assert ensemble.predict("ding1 grün", min_score=1) in ([], ensemble.predict("ding1 grün", k=1))
-        assert ensemble.predict("ding1 grün", k=1, effort=2)[0].label == "code grün"
-        with pytest.raises(OptionError, match="effort"):
-            ensemble.predict("x", effort=0)
+        assert ensemble.predict("ding1 grün", k=1, search_effort=2)[0].label == "code grün"
+        with pytest.raises(OptionError, match="search_effort"):
+            ensemble.predict("x", search_effort=0)
 
     def test_its_members_are_calibrated_and_its_card_knows_the_data(self, ensemble, tmp_path):
         alone = shortlist.train(colours(), "astec", validation=0.2, **SMALL)

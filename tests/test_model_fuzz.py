@@ -15,10 +15,10 @@ from safetensors.numpy import load_file, save
 
 import model_damage
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
-from shortlist.ragged import Ragged
 
 SMALL = {"epochs": 1, "dimensions": 64, "batch_size": 64, "threads": 1, "candidates": 20}
 QUICK = {**SMALL, "surrogate_epochs": 1, "clusters": 5, "shortlist": 12}

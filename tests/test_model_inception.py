@@ -13,9 +13,9 @@ from safetensors.numpy import load_file
 from tests.test_models import change_arrays
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, OptionError
 from shortlist.model.inception import InceptionOptions, InceptionPlusOptions
-from shortlist.ragged import Ragged
 
 pytest.importorskip("torch")
 

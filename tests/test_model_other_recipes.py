@@ -11,11 +11,11 @@ from scipy.special import expit
 from tests.test_models import change_arrays
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.model.mach import MachOptions, Repetitions
-from shortlist.ragged import Ragged
 
 torch = pytest.importorskip("torch")
 

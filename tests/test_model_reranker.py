@@ -12,13 +12,14 @@ from scipy.special import expit, logit
 from tests.test_models import change_arrays, put_file
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.data import Texts
 from shortlist.errors import ModelError, ShortlistError
+from shortlist.evaluation.calibration import is_relevant
 from shortlist.model import reranker as reranker_module
 from shortlist.model.folder import open_model, save_model
 from shortlist.model.prepared import ranked
-from shortlist.model.reranker import PIECES, ROWS, Mixture, Reranker, right_pairs
-from shortlist.ragged import Ragged
+from shortlist.model.reranker import PIECES, ROWS, Mixture, Reranker
 from shortlist.text import Vocabulary
 
 N_GROUPS, PER_GROUP = 10, 3
@@ -121,7 +122,7 @@ def test_right_pairs(seed, n_texts, n_labels, k):
     labels = Ragged.from_lists([rng.integers(n_labels, size=rng.integers(0, 4)) for _ in range(n_texts)])
     ids = rng.integers(-1, n_labels, (n_texts, k)).astype(np.int32)
     expected = [[label in labels.row(text).tolist() for label in line] for text, line in enumerate(ids.tolist())]
-    found = right_pairs(ids, labels, n_labels)
+    found = is_relevant(ids, labels, n_labels)
     assert found.dtype == bool
     assert found.tolist() == expected
 

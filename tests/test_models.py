@@ -67,7 +67,8 @@ def test_part():
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=pytest.mark.slow if name in OPTIONS else ()) for name in sorted(shortlist.recipes())
+        pytest.param(name, marks=pytest.mark.slow if name in OPTIONS else ())
+        for name in sorted(shortlist.list_recipes())
     ],
 )
 def recipe(request):
@@ -181,14 +182,14 @@ class TestEveryRecipe:
     @pytest.mark.parametrize("wrong", [0, -1, True, "2", None, float("nan"), float("inf")])
     def test_senseless_efforts(self, model, test_part, wrong):
         with pytest.raises(OptionError, match=r"effort is .*; it is a factor such as"):
-            model.predict("x", effort=wrong)
+            model.predict("x", search_effort=wrong)
         with pytest.raises(OptionError, match="effort is"):
-            model.predict_dataset(test_part, effort=wrong)
+            model.predict_dataset(test_part, search_effort=wrong)
 
     def test_any_effort_gives_predictions(self, model, test_part):
         texts = list(test_part.texts[:5])
-        for effort in (0.01, 0.5, 2, 1000):
-            assert [len(row) > 0 for row in model.predict(texts, effort=effort)] == [True] * 5
+        for search_effort in (0.01, 0.5, 2, 1000):
+            assert [len(row) > 0 for row in model.predict(texts, search_effort=search_effort)] == [True] * 5
 
     def test_says_which_words_moved_a_score(self, model, recipe, test_part):
         texts = [*test_part.texts[:15], "", "zzz qqq"]

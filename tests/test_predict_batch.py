@@ -77,7 +77,7 @@ class FakeModel:
 
     label_names = tuple(f"{n} bytes" for n in range(1000))
 
-    def rank(self, inputs, k, threads=None, min_score=0.0, effort=1.0):
+    def rank(self, inputs, k, threads=None, min_score=0.0, search_effort=1.0):
         ids = np.stack([inputs.sizes, np.full(len(inputs), -1)], axis=1)
         return ids, np.full(ids.shape, 0.5, np.float32)
 
@@ -468,7 +468,7 @@ def test_ctrl_c_leaves_a_job_that_goes_on(run, stopped, tmp_path):
     [
         (["-k", 3], "another k"),
         (["--min-score", 0.5], "another min_score"),
-        (["--effort", 2], "another effort"),
+        (["--search-effort", 2], "another search_effort"),
         (["--with-text"], "another with_text"),
         (["--id", "text"], "another id"),
         (["--text", "sku"], "another text"),

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data import Dataset, Texts
 from shortlist.errors import DataError
 from shortlist.kernels.rows import SHORT_ROW, first_in_row
-from shortlist.ragged import Ragged, bounds_of
 
 lists_of_rows = st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=12)
 strings = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=30)
@@ -32,7 +32,7 @@ def test_rows_counts_and_take(rows, data):
     assert as_lists(ragged) == rows
     assert len(ragged) == len(rows)
     assert ragged.counts.tolist() == [len(row) for row in rows]
-    assert ragged.row_of_value.tolist() == [i for i, row in enumerate(rows) for _ in row]
+    assert ragged.row_ids.tolist() == [i for i, row in enumerate(rows) for _ in row]
     chosen = data.draw(st.lists(st.integers(-len(rows), len(rows) - 1), max_size=10) if rows else st.just([]))
     taken = ragged.take(chosen)
     assert as_lists(taken) == [rows[i] for i in chosen]
@@ -95,9 +95,9 @@ def test_take_by_mask_and_out_of_range():
 
 
 def test_bounds():
-    assert bounds_of([]).tolist() == [0]
-    assert bounds_of([2, 0, 3]).tolist() == [0, 2, 2, 5]
-    many = bounds_of(np.full(3, 2**30, np.int32))
+    assert counts_to_indptr([]).tolist() == [0]
+    assert counts_to_indptr([2, 0, 3]).tolist() == [0, 2, 2, 5]
+    many = counts_to_indptr(np.full(3, 2**30, np.int32))
     assert many[-1] == 3 * 2**30
 
 

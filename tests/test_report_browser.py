@@ -9,7 +9,7 @@ import pytest
 
 import shortlist
 from browsing import PHONE, expect
-from shortlist.reporting import write_comparison
+from shortlist.report import write_comparison
 from test_report_pages import FULL, rows
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ def reports(tmp_path_factory) -> dict[str, Path]:
     write_comparison(FULL, folder)
     train, test = shortlist.read(rows(6)), shortlist.read(rows(2))
     model = shortlist.train(train, recipe="centroid")
-    shortlist.report(model, test, train, name="a" * 80).write(folder / "model.html")
+    shortlist.model_report(model, test, train, name="a" * 80).write(folder / "model.html")
     return {"comparison": folder / "report.html", "model": folder / "model.html"}
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import shortlist
 from shortlist.cli import shortlist as command
 from shortlist.data.dataset import Dataset
-from shortlist.reporting import comparison_page, write_comparison
-from shortlist.reporting.html import Page, Section, escape, grid, plain
-from shortlist.reporting.measuring import measure_model
+from shortlist.report import comparison_page, write_comparison
+from shortlist.report.html import Page, Section, escape, grid, plain
+from shortlist.report.measuring import measure_model
 from shortlist.text import Tokenizer
 from shortlist.text.disturbed import disturbed
 
@@ -269,7 +269,7 @@ class TestOneModel:
         found = measure_model(centroid, test, train, name="tiny")
         wanted = shortlist.evaluate(centroid.predict_dataset(test), test, train=train)
         assert found.row["scores"] == wanted.values
-        html = shortlist.report(centroid, test, train, name="tiny").to_html()
+        html = shortlist.model_report(centroid, test, train, name="tiny").to_html()
         text = checked(html).text
         assert f"{wanted['P@1']:.1f} %" in text and f"{wanted['PSP@5']:.2f}" in text
         assert "Report on tiny" in text and "What does it look at?" in text
@@ -319,7 +319,7 @@ class TestOneModel:
     def test_texts_and_labels_are_shown_as_they_are(self):
         data = [(f"{NASTY} {i}", [NASTY, f"<i>{i}</i>"]) for i in range(6)]
         model = shortlist.train(data, recipe="centroid")
-        page = shortlist.report(model, shortlist.read(data[:3]), shortlist.read(data), name=NASTY)
+        page = shortlist.model_report(model, shortlist.read(data[:3]), shortlist.read(data), name=NASTY)
         html = page.to_html()
         assert "<script>" not in checked(html).tags and "&lt;script&gt;" in html and "\x01" not in html
         assert "<script>" not in page.to_markdown()
@@ -329,16 +329,16 @@ class TestOneModel:
         labels = shortlist.read([("", [f"l{i % 4}"]) for i in range(8)])
         data = Dataset(labels.texts, labels.labels, labels.label_names, features=features)
         model = shortlist.train(data, recipe="centroid")
-        page = shortlist.report(model, data, data)
+        page = shortlist.model_report(model, data, data)
         assert "Examples" not in [section.short for section in page.sections]
         checked(page.to_html())
 
     def test_a_model_that_knows_none_of_the_labels(self, centroid):
-        checked(shortlist.report(centroid, shortlist.read([("red shoes", ["elsewhere"])] * 3)).to_html())
+        checked(shortlist.model_report(centroid, shortlist.read([("red shoes", ["elsewhere"])] * 3)).to_html())
 
     def test_nothing_to_measure_on(self, centroid):
         with pytest.raises(shortlist.DataError, match="no text with a label"):
-            shortlist.report(centroid, shortlist.read([("red shoes", [])]))
+            shortlist.model_report(centroid, shortlist.read([("red shoes", [])]))
 
     @pytest.mark.slow
     def test_a_deep_model_has_curves(self, parts, tmp_path):
@@ -346,7 +346,7 @@ class TestOneModel:
         train, test = parts
         options = {"epochs": 2, "dimensions": 64, "validation": 0.2, "clusters": 4, "top": 2}
         shortlist.train(train, recipe="inceptionxml+", threads=1, **options).save(tmp_path / "model")
-        page = shortlist.report(shortlist.load(tmp_path / "model"), test, train)
+        page = shortlist.model_report(shortlist.load(tmp_path / "model"), test, train)
         html = page.to_html()
         checked(html)
         assert {"Training", "Calibration", "Robustness"} <= {section.short for section in page.sections}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.reporting.plots import (
+from shortlist.report.plots import (
     PANEL,
     WIDE,
     Bar,
@@ -25,7 +25,7 @@ from shortlist.reporting.plots import (
     scatter,
     spread,
 )
-from shortlist.reporting.svg import (
+from shortlist.report.svg import (
     Box,
     durations,
     linear,

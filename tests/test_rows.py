@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist import rows as rows_module
+from shortlist import arrays as arrays_module
+from shortlist.arrays import LARGEST, QuantizedMatrix, in_8_bits
 from shortlist.errors import ModelError
-from shortlist.rows import LARGEST, Rows, in_8_bits
 
 
 def random_rows(seed, n_rows, width):
@@ -24,8 +24,8 @@ class TestIn8Bits:
     def test_no_value_is_further_away_than_half_a_step_of_its_row(self, seed, n_rows, width, block):
         values = random_rows(seed, n_rows, width)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rows_module, "ROWS_PER_BLOCK", block)
-            packed = Rows.of_floats(values).in_8_bits()
+            patch.setattr(arrays_module, "ROWS_PER_BLOCK", block)
+            packed = QuantizedMatrix.of_floats(values).in_8_bits()
         assert packed.shape == values.shape == packed.values.shape
         assert (packed.values.dtype, packed.scales.dtype) == (np.int8, np.float32)
         largest = np.abs(values).max(axis=1, initial=0)
@@ -36,12 +36,12 @@ class TestIn8Bits:
         assert ((np.abs(packed.values).max(axis=1, initial=0) == LARGEST) == ((largest > 0) & (width > 0))).all()
 
     def test_rows_of_zeros_stay_zero(self):
-        packed = Rows.of_floats(np.zeros((3, 4), np.float32)).in_8_bits()
+        packed = QuantizedMatrix.of_floats(np.zeros((3, 4), np.float32)).in_8_bits()
         assert not packed.values.any()
         assert packed[:].tolist() == np.zeros((3, 4)).tolist()
 
     def test_what_is_in_8_bits_stays_as_it_is(self):
-        packed = Rows.of_floats(random_rows(0, 5, 3)).in_8_bits()
+        packed = QuantizedMatrix.of_floats(random_rows(0, 5, 3)).in_8_bits()
         assert packed.in_8_bits() is packed
 
 
@@ -54,7 +54,7 @@ class TestSomeRows:
     )
     def test_are_those_of_the_whole_in_any_shape(self, packed, which):
         values = random_rows(1, 6, 4)
-        rows = Rows.of_floats(values).in_8_bits() if packed else Rows.of_floats(values)
+        rows = QuantizedMatrix.of_floats(values).in_8_bits() if packed else QuantizedMatrix.of_floats(values)
         whole = rows.values * rows.scales[:, None]
         assert rows[which].dtype == np.float32
         assert np.array_equal(rows[which], whole[which])
@@ -62,17 +62,17 @@ class TestSomeRows:
 
     def test_floats_are_not_copied(self):
         values = random_rows(1, 6, 4)
-        assert np.shares_memory(Rows.of_floats(values)[2:4], values)
+        assert np.shares_memory(QuantizedMatrix.of_floats(values)[2:4], values)
 
 
 class TestArrays:
     @pytest.mark.parametrize("packed", [False, True])
     def test_come_back(self, packed):
-        rows = Rows.of_floats(random_rows(2, 5, 3))
+        rows = QuantizedMatrix.of_floats(random_rows(2, 5, 3))
         rows = rows.in_8_bits() if packed else rows
         arrays = rows.to_arrays("extreme.weights")
         assert set(arrays) == {"extreme.weights"} | ({"extreme.weights.scales"} if packed else set())
-        again = Rows.of_arrays(arrays, "extreme.weights")
+        again = QuantizedMatrix.of_arrays(arrays, "extreme.weights")
         assert again.values is rows.values
         assert np.array_equal(again.scales, rows.scales)
 
@@ -95,7 +95,7 @@ class TestArrays:
         right = {"w": np.zeros((4, 3), np.int8), "w.scales": np.ones(4, np.float32)}
         arrays = {name: array for name, array in (right | change).items() if array is not None}
         with pytest.raises(ModelError, match=message):
-            Rows.of_arrays(arrays, "w")
+            QuantizedMatrix.of_arrays(arrays, "w")
 
     def test_of_a_model_only_rows_of_labels_and_words_are_packed(self):
         arrays = {
@@ -115,6 +115,8 @@ class TestArrays:
         assert set(packed) == set(arrays) | {f"{name}.scales" for name in rows}
         for name in rows:
             assert packed[name].dtype == np.int8
-            assert np.array_equal(Rows.of_arrays(packed, name)[:], Rows.of_floats(arrays[name]).in_8_bits()[:])
+            assert np.array_equal(
+                QuantizedMatrix.of_arrays(packed, name)[:], QuantizedMatrix.of_floats(arrays[name]).in_8_bits()[:]
+            )
         for name in set(arrays) - rows:
             assert packed[name] is arrays[name]

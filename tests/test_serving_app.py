@@ -97,20 +97,20 @@ def test_explanations_point_into_the_text(server, model):
 
 
 def test_effort_is_passed_on_and_has_a_default_and_a_limit(another):
-    server = another(effort=0.5).ready()
+    server = another(search_effort=0.5).ready()
     asked = []
 
     class Noted:
-        def predict(self, texts, k, threads, *, min_score, explain, effort):
-            asked.append(effort)
+        def predict(self, texts, k, threads, *, min_score, explain, search_effort):
+            asked.append(search_effort)
             return [[] for _ in texts]
 
     server.app.served.current = Noted()
-    for effort in ({}, {"effort": 2}, {"effort": None}):
-        assert server.predict(text="red", **effort).status_code == 200
+    for search_effort in ({}, {"search_effort": 2}, {"search_effort": None}):
+        assert server.predict(text="red", **search_effort).status_code == 200
     assert asked == [0.5, 2, 0.5]
-    for effort in (0, -1, 5, "much"):
-        assert "effort" in problem_of(server.predict(text="red", effort=effort), 422)
+    for search_effort in (0, -1, 5, "much"):
+        assert "search_effort" in problem_of(server.predict(text="red", search_effort=search_effort), 422)
 
 
 @pytest.mark.parametrize(

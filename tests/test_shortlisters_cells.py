@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shortlist.arrays import QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.kernels.shortlists import search_cells
-from shortlist.ragged import bounds_of
-from shortlist.rows import Rows
 from shortlist.shortlisters import cells as cells_module
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
@@ -157,10 +156,14 @@ class TestKernel:
     def test_equals_a_loop_in_python(self, seed, n_cells, n_queries, k, packed, ordered):
         """Whole numbers, so that sums are exact and many equal; cells of any size, empty ones, too."""
         rng = np.random.default_rng(seed)
-        starts = bounds_of(rng.integers(0, 4, n_cells))
+        starts = counts_to_indptr(rng.integers(0, 4, n_cells))
         cells, queries = (rng.integers(-2, 3, (n, 3)).astype(np.float32) for n in (n_cells, n_queries))
         values = rng.integers(-3, 4, (starts[-1], 3)).astype(np.float32)
-        rows = Rows(values.astype(np.int8), np.full(len(values), 2, np.float32)) if packed else Rows.of_floats(values)
+        rows = (
+            QuantizedMatrix(values.astype(np.int8), np.full(len(values), 2, np.float32))
+            if packed
+            else QuantizedMatrix.of_floats(values)
+        )
         searched = int(rng.integers(1, n_cells + 1))
         places = np.full((n_queries + 2, k), -7, np.int32)
         products = np.full((n_queries + 2, k), -7, np.float32)

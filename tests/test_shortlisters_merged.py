@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shortlist.arrays import Ragged
 from shortlist.errors import ModelError
 from shortlist.model.deepxml import check_shortlister
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import label_centres, unit
 from shortlist.shortlisters.merged import MergedShortlister

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, log_expit
 
+from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.heads import runtime
 from shortlist.heads.runtime import HeadRuntime
@@ -24,8 +25,6 @@ from shortlist.kernels.shortlists import (
     top_of,
 )
 from shortlist.model.best import best_of
-from shortlist.ragged import Ragged, bounds_of
-from shortlist.rows import Rows
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 
 NAN, INF = float("nan"), float("inf")
@@ -136,7 +135,7 @@ class TestScoresOfRows:
     @pytest.mark.parametrize("kind", [np.float32, np.int8])
     def test_kernels_fill_every_place_and_no_other(self, n_rows, kind):
         rng = np.random.default_rng(n_rows)
-        rows = Rows(small_numbers(rng, n_rows, 5).astype(kind), 2 ** small_numbers(rng, n_rows))
+        rows = QuantizedMatrix(small_numbers(rng, n_rows, 5).astype(kind), 2 ** small_numbers(rng, n_rows))
         biases, features = small_numbers(rng, n_rows), small_numbers(rng, 3, 5)
         expected = features @ (rows.values * rows.scales[:, None]).T + biases
         canvas = np.full((5, n_rows), -7, np.float32)
@@ -225,7 +224,7 @@ class TestBestOfClusters:
     )
     def test_the_best_rows_of_the_clusters_seen(self, seed, n_samples, n_clusters, k, residual, packed):
         rng = np.random.default_rng(seed)
-        starts = bounds_of(rng.integers(0, 5, n_clusters) + (np.arange(n_clusters) == 0))
+        starts = counts_to_indptr(rng.integers(0, 5, n_clusters) + (np.arange(n_clusters) == 0))
         head = random_head(rng, int(starts[-1]), 3, residual, packed)
         features = small_numbers(rng, n_samples, 3)
         clusters = np.full((n_samples, n_clusters), -1, np.int32)
@@ -245,7 +244,7 @@ class TestBestOfClusters:
     @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 6), st.integers(1, 30))
     def test_multiplied_by_the_probability_of_the_cluster(self, seed, n_samples, n_clusters, k):
         rng = np.random.default_rng(seed)
-        starts = bounds_of(rng.integers(1, 5, n_clusters))
+        starts = counts_to_indptr(rng.integers(1, 5, n_clusters))
         head = random_head(rng, int(starts[-1]), 3)
         features = rng.standard_normal((n_samples, 3)).astype(np.float32)
         cluster_logits = 20 * rng.standard_normal((n_samples, n_clusters)).astype(np.float32)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from shortlist.ragged import Ragged
+from shortlist.arrays import Ragged
 from shortlist.text import TfIdf
 from shortlist.text.bag import unit_rows
 

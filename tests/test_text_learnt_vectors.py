@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.vectors import sparse_times_dense
-from shortlist.ragged import Ragged
 from shortlist.text import learnt_vectors
 from shortlist.text.learnt_vectors import learn_vectors
 

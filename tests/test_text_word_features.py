@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.ragged import Ragged
+from shortlist.arrays import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.word_features import BEGINNINGS, PAIRS, SHARE, WordFeatures
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError, Stopped
 from shortlist.heads.label_rows import LabelRows
 from shortlist.labels.tree import LabelTree
-from shortlist.ragged import Ragged
 from shortlist.training import memory
 from shortlist.training.batches import Batch, FeatureBatches, WordBatches
 from shortlist.training.checkpoints import Checkpoints

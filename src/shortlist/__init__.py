@@ -27,10 +27,10 @@ _HOMES = {
     "split": "shortlist.data.split",
     "describe": "shortlist.data.describe",
     "evaluate": "shortlist.evaluation",
-    "report": "shortlist.reporting",
+    "model_report": "shortlist.report",
     "train": "shortlist.model",
     "load": "shortlist.model",
-    "recipes": "shortlist.model",
+    "list_recipes": "shortlist.model",
     "LabelTree": "shortlist.labels",
     "Tokenizer": "shortlist.text",
     "Vocabulary": "shortlist.text",
@@ -52,10 +52,10 @@ __all__ = [
     "__version__",
     "describe",
     "evaluate",
+    "list_recipes",
     "load",
+    "model_report",
     "read",
-    "recipes",
-    "report",
     "split",
     "train",
 ]
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
     from shortlist.evaluation import evaluate
     from shortlist.labels import LabelTree
-    from shortlist.model import load, recipes, train
-    from shortlist.reporting import report
+    from shortlist.model import list_recipes, load, train
+    from shortlist.report import model_report
     from shortlist.text import Tokenizer, Vocabulary
 
 

@@ -40,10 +40,15 @@ def _lines(content: dict[str, Any]) -> list[str]:
     if content.get("scores"):
         held_out = f"{data.get('held_out_texts', 0):,} texts held out"
         lines += ["", plain([held_out, ""], [[name, f"{value:.2f}"] for name, value in content["scores"].items()])]
-    if content.get("effort", {}).get("of", 1) > 1:
-        effort = content["effort"]
-        lines += ["", f"searches {effort['searched']:,} clusters of labels at an effort of 1; on held-out texts:"]
-        lines.append(plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in effort["curve"]]))
+    if content.get("search_effort", {}).get("of", 1) > 1:
+        search_effort = content["search_effort"]
+        lines += [
+            "",
+            f"searches {search_effort['searched']:,} clusters of labels at an effort of 1; on held-out texts:",
+        ]
+        lines.append(
+            plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in search_effort["curve"]])
+        )
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
         lines += ["", f"what scores mean (calibration: {calibration['method']}), on texts held out even from that:"]

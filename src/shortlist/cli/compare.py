@@ -70,12 +70,12 @@ def compare(
     shortlist compare parts/ --recipes none --peers none --ablations fan-out:epochs=5,dimensions --out report/
     """
     from shortlist.cli.models import option_value
-    from shortlist.comparing import Settings
-    from shortlist.comparing import compare as run
-    from shortlist.comparing.ablations import plan_ablations
-    from shortlist.comparing.measure import Convention
-    from shortlist.comparing.plan import plan
-    from shortlist.reporting import write_comparison
+    from shortlist.compare import Settings
+    from shortlist.compare import compare as run
+    from shortlist.compare.ablations import plan_ablations
+    from shortlist.compare.measure import Convention
+    from shortlist.compare.plan import plan
+    from shortlist.report import write_comparison
 
     if peers_python is None and PEERS_PYTHON.exists():
         peers_python = str(PEERS_PYTHON.absolute())

@@ -179,9 +179,9 @@ def evaluate(
 
 def _by_label_number(scores: Any, places: int, path: str, truth: str, truth_data: Dataset) -> Dataset:
     """A matrix of scores speaks of labels by number: that means something only where the truth numbers them, too."""
+    from shortlist.arrays import Ragged, counts_to_indptr
     from shortlist.data import Dataset
     from shortlist.evaluation.inputs import top_scores
-    from shortlist.ragged import Ragged, bounds_of
 
     if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
         raise DataError(
@@ -192,7 +192,7 @@ def _by_label_number(scores: Any, places: int, path: str, truth: str, truth_data
     if scores.shape[0] != len(truth_data):
         raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
     ids = top_scores(scores, places)
-    labels = Ragged(bounds_of((ids >= 0).sum(axis=1)), ids[ids >= 0])
+    labels = Ragged(counts_to_indptr((ids >= 0).sum(axis=1)), ids[ids >= 0])
     return Dataset(truth_data.texts, labels, truth_data.label_names)
 
 
@@ -224,7 +224,7 @@ def _filter_pairs(path: str | None, truth: Dataset) -> Any:
 @click.command()
 def recipes() -> None:
     """List the recipes: what each is, what it costs, when to choose it."""
-    from shortlist.model import recipes as all_recipes
+    from shortlist.model import list_recipes as all_recipes
 
     for recipe in all_recipes().values():
         click.echo(f"{recipe.name}\n  what    {recipe.what}\n  cost    {recipe.cost}\n  choose  {recipe.choose_when}")

@@ -28,7 +28,9 @@ STANDARD = "-"
 @click.option("--out", type=click.Path(), help="File for the predictions: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.")
 @click.option("-k", default=5, show_default=True, type=click.IntRange(1), help="How many labels.")
 @click.option("--min-score", default=0.0, show_default=True, help="Leave out labels with a smaller score.")
-@click.option("--effort", default=1.0, show_default=True, help="How much to search: 2 for twice as much, 0.5 for half.")
+@click.option(
+    "--search-effort", default=1.0, show_default=True, help="How much to search: 2 for twice as much, 0.5 for half."
+)
 @click.option("--threads", type=int, help="How many cores to use; all by default.")
 @click.option("--id", "id_field", help="Field or column to keep beside the predictions, as it is.")
 @click.option(

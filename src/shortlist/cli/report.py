@@ -39,11 +39,11 @@ def report(
     shortlist report model/ test.jsonl --train train.jsonl
     shortlist report model/ parts/ --out report/
     """
-    from shortlist.comparing.results import Store
+    from shortlist.compare.results import Store
     from shortlist.model import load
     from shortlist.model.folder import is_model
-    from shortlist.reporting.measuring import measure_model
-    from shortlist.reporting.single import model_page
+    from shortlist.report.measuring import measure_model
+    from shortlist.report.single import model_page
 
     if is_model(Path(test)):
         raise OptionError(f"{test} is a model: give the model first and the test data second.")

@@ -19,7 +19,7 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of a prediction; as many as cores by default.")
-@click.option("--effort", default=1.0, show_default=True, type=click.FloatRange(0, min_open=True),
+@click.option("--search-effort", default=1.0, show_default=True, type=click.FloatRange(0, min_open=True),
               help="How much to search where a request does not say; see `shortlist predict`.")  # fmt: skip
 @click.option("--token-file", type=click.Path(), help=f"File with the bearer token (or set {TOKEN_VARIABLE}).")
 @click.option("--watch", is_flag=True, help="Take up a new model in the folder by itself (SIGHUP always does).")
@@ -36,7 +36,7 @@ def serve(
     host: str,
     port: int,
     threads: int | None,
-    effort: float,
+    search_effort: float,
     token_file: str | None,
     watch: bool,
     drain_delay: float,
@@ -64,7 +64,7 @@ def serve(
         limits=Limits(**{name: value for name, value in limits.items() if value is not None}),
         token=read_token(token_file),
         threads=threads,
-        effort=effort,
+        search_effort=search_effort,
         watch=watch,
         log_texts=log_texts,
     )

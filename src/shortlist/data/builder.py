@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.report import Report
 from shortlist.data.texts import Texts
 from shortlist.kernels.rows import first_in_row
 from shortlist.kernels.strings import StringTable, pack
-from shortlist.ragged import Ragged, bounds_of
 
 ROWS_PER_BLOCK = 8192
 
@@ -54,8 +54,8 @@ class DatasetBuilder:
     ) -> None:
         """Rows as bytes: all texts end to end, all labels end to end, and the sizes of each."""
         self._flush()
-        ids = self._table.add(label, bounds_of(label_sizes))
-        rows = Ragged(bounds_of(label_counts), ids, weights)
+        ids = self._table.add(label, counts_to_indptr(label_sizes))
+        rows = Ragged(counts_to_indptr(label_counts), ids, weights)
         if not self.keep_repeats:
             first = first_in_row(rows.indptr, rows.values, len(self._table))
             self.report.repeated_labels += int(len(first) - np.count_nonzero(first))
@@ -86,7 +86,7 @@ class DatasetBuilder:
         buffer = np.concatenate(self._text_parts) if self._text_parts else np.zeros(0, np.uint8)
         self._text_parts.clear()
         return Dataset(
-            texts=Texts(buffer, bounds_of(sizes)),
+            texts=Texts(buffer, counts_to_indptr(sizes)),
             labels=Ragged.concatenate(self._label_parts),
             label_names=self._table.strings(),
             times=np.asarray(self._times) if self._times else None,

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr, row_numbers
 from shortlist.data.report import Report
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError
-from shortlist.ragged import Ragged, bounds_of, row_numbers
 
 
 @dataclass(eq=False)
@@ -132,6 +132,6 @@ class Dataset:
 def _follow_rows(pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """(text, label) pairs where text `rows[i]` has become text i; some texts are gone, some are there twice."""
     n_rows = int(max(rows.max(initial=-1), pairs[:, 0].max(initial=-1))) + 1
-    places_of = Ragged(bounds_of(np.bincount(rows, minlength=n_rows)), np.argsort(rows, kind="stable"))
+    places_of = Ragged(counts_to_indptr(np.bincount(rows, minlength=n_rows)), np.argsort(rows, kind="stable"))
     places = places_of.take(pairs[:, 0])
     return np.column_stack([places.values, np.repeat(pairs[:, 1], places.counts)])

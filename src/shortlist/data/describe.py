@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from shortlist import tables
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import FREQUENCY_STEPS, LABEL_STEPS, WORD_STEPS, Bucket, chart, histogram, side_by_side
 from shortlist.kernels.strings import StringTable
-from shortlist.ragged import Ragged, bounds_of
 
 TEXTS_PER_BLOCK = 16_384
 CHART_WIDTH = 24
@@ -218,7 +218,7 @@ def _word_ids(dataset: Dataset, vocabulary: StringTable) -> Ragged:
         words, ends, per_text = tokenizer.split_texts(dataset.texts[start : start + TEXTS_PER_BLOCK])
         ids.append(vocabulary.add(words, np.concatenate([np.zeros(1, np.int64), ends])))
         counts.append(per_text)
-    return Ragged(bounds_of(np.concatenate(counts)), np.concatenate(ids))
+    return Ragged(counts_to_indptr(np.concatenate(counts)), np.concatenate(ids))
 
 
 def _describe_part(dataset: Dataset, view: _View | None, against_train: AgainstTrain | None) -> Part:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.jsonl import decoded
 from shortlist.data.lines import line_blocks
@@ -33,7 +34,6 @@ from shortlist.errors import DataError
 from shortlist.files import PACKED
 from shortlist.kernels.rows import first_in_row
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged, bounds_of
 
 PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}
 # Without lbl.json the largest number decides how many labels there are: one slip must not make a billion.
@@ -138,7 +138,7 @@ def _read_json(path: Path, folder: Path, report: Report, options: ReadOptions) -
         targets.extend(target)
         relevances.extend(relevance)
     values, weights = np.asarray(targets, np.int32), np.asarray(relevances, np.float32)
-    labels = Ragged(bounds_of(np.asarray(counts, np.int64)), values, weights if np.any(weights != 1) else None)
+    labels = Ragged(counts_to_indptr(np.asarray(counts, np.int64)), values, weights if np.any(weights != 1) else None)
     n_labels = len(label_names) or (int(values.max()) + 1 if len(values) else 0)
     dataset = _assemble(Texts.from_strings(texts), labels, n_labels, None, report)
     dataset = replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
@@ -279,7 +279,7 @@ def _read_label_file(
             names = line.split()
             counts.append(len(names))
             ids.extend(table.setdefault(name, len(table)) for name in names)
-        rows = Ragged(bounds_of(np.asarray(counts, np.int64)), np.asarray(ids, np.int32))
+        rows = Ragged(counts_to_indptr(np.asarray(counts, np.int64)), np.asarray(ids, np.int32))
         return rows, len(table), list(table), np.zeros(0, np.int64)
     matrix, bad_rows = _read_stored_matrix(path, report, options)
     _check_label_count(path, matrix.shape[1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.report import Report
@@ -15,7 +16,6 @@ from shortlist.errors import DataError
 from shortlist.files import write_atomically
 from shortlist.kernels import sparse_text as kernel
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged, bounds_of
 
 MOST_DIGITS = 18
 
@@ -67,10 +67,10 @@ def read_sparse_text(path: Path, report: Report, options: ReadOptions, with_labe
     if n_rows != sizes[0]:
         report.add(str(path), 1, f"the header says {sizes[0]:,} rows, the file has {n_rows:,}", "a complete file")
     matrix = sparse.csr_array(
-        (values.astype(np.float32), columns.astype(np.int32), bounds_of(pair_counts)),
+        (values.astype(np.float32), columns.astype(np.int32), counts_to_indptr(pair_counts)),
         shape=(n_rows, sizes[1]),
     )
-    rows = Ragged(bounds_of(label_counts), labels.astype(np.int32)) if with_labels else None
+    rows = Ragged(counts_to_indptr(label_counts), labels.astype(np.int32)) if with_labels else None
     return SparseFile(matrix, rows, n_labels, np.flatnonzero(wrong))
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.rows import first_in_row
 from shortlist.kernels.strings import StringTable
-from shortlist.ragged import Ragged, bounds_of
 
 TRAIN, VALIDATION, TEST = range(3)
 
@@ -55,8 +55,8 @@ def split(dataset: Any, *, test: float = 0.2, validation: float = 0.0, seed: int
     part[order[len(order) - n_test :]] = TEST
     part[order[len(order) - n_test - n_validation : len(order) - n_test]] = VALIDATION
     moved = 0 if by_time else _keep_labels_in_train(merged, part, order)
-    held_out = np.unique(merged.labels.values[part[merged.labels.row_of_value] != TRAIN])
-    in_train = np.unique(merged.labels.values[part[merged.labels.row_of_value] == TRAIN])
+    held_out = np.unique(merged.labels.values[part[merged.labels.row_ids] != TRAIN])
+    in_train = np.unique(merged.labels.values[part[merged.labels.row_ids] == TRAIN])
     return Split(
         train=merged.take(np.flatnonzero(part == TRAIN)),
         validation=merged.take(np.flatnonzero(part == VALIDATION)),
@@ -76,13 +76,13 @@ def merge_identical_texts(dataset: Dataset) -> Dataset:
     if n_distinct == len(dataset):
         return dataset
     rows_by_text = np.argsort(ids, kind="stable")
-    first_rows = rows_by_text[bounds_of(np.bincount(ids))[:-1]]
+    first_rows = rows_by_text[counts_to_indptr(np.bincount(ids))[:-1]]
     gathered = dataset.labels.take(rows_by_text)
     sizes = np.bincount(ids, weights=dataset.labels.counts, minlength=n_distinct).astype(np.int64)
-    labels = Ragged(bounds_of(sizes), gathered.values, gathered.weights)
+    labels = Ragged(counts_to_indptr(sizes), gathered.values, gathered.weights)
     if labels.weights is not None:
         # Heaviest first within a text, so that the first of several is the one to keep.
-        order = np.lexsort((-labels.weights, labels.row_of_value))
+        order = np.lexsort((-labels.weights, labels.row_ids))
         labels = Ragged(labels.indptr, labels.values[order], labels.weights[order])
     labels = labels.keep(first_in_row(labels.indptr, labels.values, dataset.n_labels))
     latest = first_rows
@@ -126,10 +126,10 @@ def _keep_labels_in_train(dataset: Dataset, part: np.ndarray, order: np.ndarray)
     """Move held-out texts to training, in the order given, while they have a label that training lacks."""
     labels = dataset.labels
     in_train = np.zeros(dataset.n_labels, np.int64)
-    np.add.at(in_train, labels.values[part[labels.row_of_value] == TRAIN], 1)
+    np.add.at(in_train, labels.values[part[labels.row_ids] == TRAIN], 1)
     lacking = in_train[labels.values] == 0
     wanting = np.zeros(len(dataset), bool)
-    wanting[labels.row_of_value[lacking]] = True
+    wanting[labels.row_ids[lacking]] = True
     moved = 0
     for row in order[wanting[order]]:
         if part[row] != TRAIN and np.any(in_train[labels.row(row)] == 0):

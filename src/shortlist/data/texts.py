@@ -7,10 +7,10 @@ from typing import overload
 
 import numpy as np
 
+from shortlist.arrays import counts_to_indptr, row_numbers
 from shortlist.errors import DataError
 from shortlist.kernels.rows import copy_rows
 from shortlist.kernels.strings import pack, unpack
-from shortlist.ragged import bounds_of, row_numbers
 
 
 class Texts(Sequence[str]):
@@ -42,7 +42,7 @@ class Texts(Sequence[str]):
         sizes = [part.sizes for part in parts]
         if not parts:
             return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-        return Texts(np.concatenate(buffers), bounds_of(np.concatenate(sizes)))
+        return Texts(np.concatenate(buffers), counts_to_indptr(np.concatenate(sizes)))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -86,7 +86,7 @@ class Texts(Sequence[str]):
     def take(self, rows: np.ndarray | Sequence[int]) -> Texts:
         """The given texts, in the given order."""
         rows = row_numbers(rows, len(self))
-        offsets = bounds_of(self.sizes[rows])
+        offsets = counts_to_indptr(self.sizes[rows])
         buffer = np.empty(offsets[-1], np.uint8)
         copy_rows(self.buffer, self.offsets, rows, offsets, buffer)
         return Texts(buffer, offsets)

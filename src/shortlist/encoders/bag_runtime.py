@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, Ragged, check_finite
 from shortlist.errors import ModelError
 from shortlist.kernels.bags import sum_words
-from shortlist.ragged import Ragged
-from shortlist.rows import Rows, check_finite
 
 
 class BagRuntime:
     """Word ids to features (texts × `n_features`), from the arrays that `BagEncoder.to_arrays` gave."""
 
     def __init__(self, arrays: dict[str, np.ndarray], max_words: int) -> None:
-        self._words, self._idf, self.max_words = Rows.of_arrays(arrays, "words"), arrays.get("idf"), max_words
+        self._words, self._idf, self.max_words = (
+            QuantizedMatrix.of_arrays(arrays, "words"),
+            arrays.get("idf"),
+            max_words,
+        )
         if self._idf is None or self._idf.dtype != np.float32 or self._idf.shape != (len(self._words),):
             raise ModelError(f"there is not one weight (idf, float32) for each of {len(self._words):,} word vectors")
         check_finite("idf", self._idf)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.errors import ModelError
-from shortlist.ragged import Ragged
-from shortlist.rows import Rows
 
 WIDTHS = (2, 4, 8)
 BLOCK = 64
@@ -32,7 +31,11 @@ class CNNRuntime:
         for name, axes in (("taps", 2), ("biases", 1), ("hidden", 2), ("hidden_biases", 1)):
             if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype != np.float32:
                 raise ModelError(f"the encoder has no array {name!r} of float32 with {axes} axes")
-        self._words, self._taps, self._biases = Rows.of_arrays(arrays, "words"), arrays["taps"], arrays["biases"]
+        self._words, self._taps, self._biases = (
+            QuantizedMatrix.of_arrays(arrays, "words"),
+            arrays["taps"],
+            arrays["biases"],
+        )
         self._hidden, self._hidden_biases = arrays["hidden"], arrays["hidden_biases"]
         self.max_words = max_words
         self.n_words, dimensions = self._words.shape

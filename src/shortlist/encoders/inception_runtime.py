@@ -12,10 +12,9 @@ from itertools import groupby
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.inception import join_taps
-from shortlist.ragged import Ragged, bounds_of
-from shortlist.rows import Rows
 
 WIDTHS = (4, 8, 16)
 LAST_WIDTH = 16
@@ -42,14 +41,14 @@ class InceptionRuntime:
     def __init__(self, arrays: dict[str, np.ndarray], max_words: int) -> None:
         _check(arrays, max_words)
         self.max_words = max_words
-        self._words, self._project = Rows.of_arrays(arrays, "words"), arrays["project"]
+        self._words, self._project = QuantizedMatrix.of_arrays(arrays, "words"), arrays["project"]
         self._mixes = (arrays["word_mix"], arrays["dimension_mix"]) if "word_mix" in arrays else None
         self._branches = arrays["branch_weights"], arrays["branch_biases"]
         self._last = arrays["last_weights"], arrays["last_biases"]
         self.n_words, self.dimensions = self._words.shape
         channels = self._project.shape[1]
-        self._branch_bounds = bounds_of(branch_columns(channels))
-        self._last_bounds = bounds_of([len(arrays["last_biases"])] * LAST_TAPS)
+        self._branch_bounds = counts_to_indptr(branch_columns(channels))
+        self._last_bounds = counts_to_indptr([len(arrays["last_biases"])] * LAST_TAPS)
         n_last = (self.dimensions // STRIDE - LAST_WIDTH) // STRIDE + 1
         self._n_convolved = len(arrays["last_biases"]) * n_last
         self._bag = "bag" in arrays

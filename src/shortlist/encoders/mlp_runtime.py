@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, Ragged, check_finite
 from shortlist.errors import ModelError
 from shortlist.kernels.bags import sum_words
-from shortlist.ragged import Ragged
-from shortlist.rows import Rows, check_finite
 
 
 class MLPRuntime:
@@ -20,7 +19,7 @@ class MLPRuntime:
                 raise ModelError(f"the encoder has no array {name!r} of {kind.__name__} with {axes} axes")
         check_finite("biases", arrays["biases"])
         check_finite("idf", arrays["idf"])
-        self._rows, self._biases = Rows.of_arrays(arrays, "words"), arrays["biases"]
+        self._rows, self._biases = QuantizedMatrix.of_arrays(arrays, "words"), arrays["biases"]
         self._idf, self._buckets, self.max_words = arrays["idf"], arrays["buckets"], max_words
         self.n_words, self.n_features = len(self._buckets), len(self._biases)
         if self._rows.shape[1] != self.n_features or len(self._idf) != self.n_words:

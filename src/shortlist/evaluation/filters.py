@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.ragged import Ragged
 
 
 def split_pairs(pairs: Any, n_texts: int) -> tuple[np.ndarray, list[Any]]:
@@ -47,7 +47,7 @@ def drop_pairs(
 ) -> tuple[np.ndarray, Ragged]:
     """Take the pairs out of the predictions, where what follows moves up, and out of the truth."""
     pairs = np.unique(pair_keys(rows[labels >= 0], labels[labels >= 0]))
-    kept = truth.keep(~np.isin(pair_keys(truth.row_of_value, truth.values), pairs))
+    kept = truth.keep(~np.isin(pair_keys(truth.row_ids, truth.values), pairs))
     touched = np.unique(rows)
     part = predictions[touched]
     dropped = (part >= 0) & np.isin(pair_keys(touched[:, None], part), pairs)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.metrics import NOTHING, top_of_rows
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged
 
 LARGEST_ID = np.iinfo(np.int32).max
 

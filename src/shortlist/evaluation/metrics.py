@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import metrics as kernels
-from shortlist.ragged import Ragged
 
 DEFAULT_K = (1, 3, 5)
 FAMILIES = ("P", "N", "PSP", "PSN", "R", "F1", "macro-F1", "coverage")

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from shortlist.arrays import Ragged
 from shortlist.heads.label_rows import LabelRows, checked_loss
 from shortlist.kernels.label_rows import EPSILON, MEMORY
-from shortlist.ragged import Ragged
 
 PAIRS_PER_BLOCK = 1 << 18
 ROWS_PER_BLOCK = 1 << 15
@@ -75,7 +75,7 @@ class DeviceRows:
         """See `LabelRows.step_on_all`."""
         x = torch.as_tensor(features, device=self.device)
         scale = 1 / max(len(x), 1)
-        samples = torch.as_tensor(positives.row_of_value, device=self.device).long()
+        samples = torch.as_tensor(positives.row_ids, device=self.device).long()
         labels = torch.as_tensor(positives.values, device=self.device).long()
         gradient = torch.zeros_like(x)
         loss = 0.0
@@ -94,7 +94,7 @@ class DeviceRows:
         return checked_loss(loss * scale), gradient
 
     def _is_positive(self, samples: Tensor, rows: Tensor, positives: Ragged) -> Tensor:
-        pairs = torch.as_tensor(positives.row_of_value * self.n_labels + positives.values, device=self.device)
+        pairs = torch.as_tensor(positives.row_ids * self.n_labels + positives.values, device=self.device)
         return torch.isin(samples * self.n_labels + rows, pairs)
 
     def _move(self, rows: Tensor, gradient: Tensor, bias_gradient: Tensor, rate: float) -> None:

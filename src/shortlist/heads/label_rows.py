@@ -16,10 +16,10 @@ from functools import cache
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, label_step, move_rows, samples_by_cluster
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import Ragged
 
 ROWS_PER_BLOCK = 4096
 
@@ -102,7 +102,7 @@ class LabelRows:
         """A step on clusters of rows, or on rows (`starts` is None); `home`: the cluster of each positive."""
         features = np.ascontiguousarray(features, np.float32)
         n_samples = len(features)
-        if not np.all(np.any(clusters[positives.row_of_value] == home[:, None], axis=1)):
+        if not np.all(np.any(clusters[positives.row_ids] == home[:, None], axis=1)):
             raise OptionError("a sample does not see one of its positives; add those clusters, or labels")
         bounds_of_rows = np.arange(self.n_labels + 1) if starts is None else starts
         with use_threads(threads) as n_shares:
@@ -117,7 +117,7 @@ class LabelRows:
                 bounds,
                 samples,
                 positives.values[by_row].astype(np.int64),
-                positives.row_of_value[by_row].astype(np.int32),
+                positives.row_ids[by_row].astype(np.int32),
                 cuts,
                 np.float32(rate),
                 np.float32(1 / max(n_samples, 1)),
@@ -151,7 +151,7 @@ class LabelRows:
         gradient = torch.zeros(x.shape)
         loss, losses = 0.0, np.zeros(len(x))
         by_row = np.argsort(positives.values, kind="stable")
-        rows, samples = positives.values[by_row], positives.row_of_value[by_row]
+        rows, samples = positives.values[by_row], positives.row_ids[by_row]
         # Made once for all blocks: memory that is new has to be cleared by the system first, which costs as much time
         # as the products do.
         most = min(self.n_labels, ROWS_PER_BLOCK)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, check_finite
 from shortlist.errors import ModelError
 from shortlist.kernels.shortlists import best_of_clusters, best_of_row, score_all_rows, score_rows
 from shortlist.kernels.threads import use_threads
-from shortlist.rows import Rows, check_finite
 
 ROWS_PER_BLOCK = 8192
 FEW = 4  # samples
@@ -19,7 +19,7 @@ class HeadRuntime:
     """Scores labels, or clusters, for features."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], n_rows: int, n_features: int) -> None:
-        self.rows = Rows.of_arrays(arrays, "weights")
+        self.rows = QuantizedMatrix.of_arrays(arrays, "weights")
         self.block, self.biases = arrays.get("block"), arrays["biases"]
         shapes = {"weights": (n_rows, n_features), "biases": (n_rows,), "block": (n_features, n_features)}
         for name, array in arrays.items():

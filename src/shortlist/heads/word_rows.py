@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shortlist.arrays import LARGEST, Ragged, check_finite, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.word_rows import learn_labels, score_candidates, texts_of_labels
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
-from shortlist.ragged import Ragged, bounds_of
-from shortlist.rows import LARGEST, check_finite
 
 # Weights nearer to zero are not kept: they are most of the weights, and what they change is not for the better.
 LEAST_WEIGHT = 0.1
@@ -53,7 +52,7 @@ class WordRows:
         """Label l has `weights[bounds[l]:bounds[l + 1]]` for `words[…]`, of n_words that there are."""
         n_pages = max(1, -(-n_words // PAGE))
         page_of = np.repeat(np.arange(len(biases)) * n_pages, np.diff(bounds)) + words // PAGE
-        starts = bounds_of(np.bincount(page_of, minlength=len(biases) * n_pages))
+        starts = counts_to_indptr(np.bincount(page_of, minlength=len(biases) * n_pages))
         scales = np.ones(len(biases), np.float32)
         return WordRows(starts, (words % PAGE).astype(np.uint16), weights, scales, biases)
 
@@ -122,7 +121,7 @@ class WordRows:
                 progress.advance(end - begin)
                 begin = end
         counts, words, all_weights, all_biases = (np.concatenate(parts) for parts in zip(*learnt, strict=True))
-        return WordRows.of_words(bounds_of(counts), words, all_weights, all_biases, features.shape[1])
+        return WordRows.of_words(counts_to_indptr(counts), words, all_weights, all_biases, features.shape[1])
 
     def scores(self, features: Ragged, candidates: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The score of each candidate (texts × K); −∞ where there is none.

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from numba import njit
 
-from shortlist.ragged import bounds_of
+from shortlist.arrays import counts_to_indptr
 
 EMPTY = -1
 BATCH = 64
@@ -226,7 +226,7 @@ class StringTable:
 def pack(strings: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """All strings in one UTF-8 byte array, and the bounds of each."""
     encoded = [string.encode() for string in strings]
-    return np.frombuffer(b"".join(encoded), np.uint8), bounds_of([len(item) for item in encoded])
+    return np.frombuffer(b"".join(encoded), np.uint8), counts_to_indptr([len(item) for item in encoded])
 
 
 def unpack(data: np.ndarray, bounds: np.ndarray) -> list[str]:

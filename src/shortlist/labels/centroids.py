@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import centroids as kernels
 from shortlist.kernels.threads import use_threads
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged
 
 TASKS_PER_THREAD = 8
 

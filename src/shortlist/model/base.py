@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
@@ -19,7 +20,6 @@ from shortlist.kernels.threads import can_share_kernels, use_cores
 from shortlist.model.calibration import Calibration
 from shortlist.model.folder import CARD, DISPLAY_NAMES, LABELS, ModelReader, ModelWriter, save_model
 from shortlist.odds import log_odds
-from shortlist.ragged import Ragged, bounds_of
 
 if TYPE_CHECKING:
     from shortlist.text import Tokenizer
@@ -110,7 +110,7 @@ class Model(ABC):
         return self.recipe
 
     @abstractmethod
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
         """For texts (or rows of features), the k best label ids and their scores; -1 where there are fewer."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Model(ABC):
         """The scores that these labels (texts × K) would have if they were looked at, whatever is put forward."""
 
     @property
-    def _tokenizer(self) -> Tokenizer | None:
+    def tokenizer(self) -> Tokenizer | None:
         """What makes words of texts; None where texts are not read."""
         return None
 
@@ -132,13 +132,13 @@ class Model(ABC):
         """The model again; `common` are the arguments of `Model.__init__`."""
 
     def rank(
-        self, inputs: Any, k: int = 5, threads: int | None = None, min_score: float = 0.0, effort: float = 1.0
+        self, inputs: Any, k: int = 5, threads: int | None = None, min_score: float = 0.0, search_effort: float = 1.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, in arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
         inputs = _checked(inputs)
         if threads is None and _count(inputs) == 1:
             threads = 1  # there is nothing to share out, and others to wait for
-        ids, scores = self._rank_in_parts(inputs, _checked_k(k), threads, _checked_effort(effort))
+        ids, scores = self._rank_in_parts(inputs, _checked_k(k), threads, _checked_search_effort(search_effort))
         ids, scores = _without_nan(ids, scores)
         if self.calibration is not None:
             scores = self.calibration.apply(scores)
@@ -147,16 +147,18 @@ class Model(ABC):
             ids = np.where(scores >= min_score, ids, -1)
         return ids, scores
 
-    def _rank_in_parts(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank_in_parts(
+        self, inputs: Any, k: int, threads: int | None, search_effort: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Many texts in parts, each the work of one core from words to labels: nothing then waits for anything."""
         n_parts = -(-_count(inputs) // TEXTS_PER_PART)
         with use_cores(threads) as n_threads:
             if n_parts <= 1 or n_threads == 1 or not can_share_kernels():
-                return self._rank(inputs, k, threads, effort)
+                return self._rank(inputs, k, threads, search_effort)
 
         def rank_part(part: int) -> tuple[np.ndarray, np.ndarray]:
             with use_cores(1):
-                return self._rank(inputs[part * TEXTS_PER_PART : (part + 1) * TEXTS_PER_PART], k, 1, effort)
+                return self._rank(inputs[part * TEXTS_PER_PART : (part + 1) * TEXTS_PER_PART], k, 1, search_effort)
 
         with ThreadPoolExecutor(n_threads) as pool:
             ids, scores = (np.concatenate(parts) for parts in zip(*pool.map(rank_part, range(n_parts)), strict=True))
@@ -176,7 +178,7 @@ class Model(ABC):
         threads: int | None = None,
         min_score: float = 0.0,
         explain: bool = False,
-        effort: float = 1.0,
+        search_effort: float = 1.0,
     ) -> list[Prediction]: ...
     @overload
     def predict(
@@ -186,7 +188,7 @@ class Model(ABC):
         threads: int | None = None,
         min_score: float = 0.0,
         explain: bool = False,
-        effort: float = 1.0,
+        search_effort: float = 1.0,
     ) -> list[list[Prediction]]: ...
     def predict(
         self,
@@ -195,7 +197,7 @@ class Model(ABC):
         threads: int | None = None,
         min_score: float = 0.0,
         explain: bool = False,
-        effort: float = 1.0,
+        search_effort: float = 1.0,
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of many; fewer where the model knows no more.
 
@@ -209,9 +211,9 @@ class Model(ABC):
         [Prediction(label='headphones', score=0.71, name='headphones'), …]
         """
         if isinstance(texts, str):
-            return self.predict([texts], k, threads, min_score, explain, effort)[0]
+            return self.predict([texts], k, threads, min_score, explain, search_effort)[0]
         texts = _checked(texts)
-        ids, scores = self.rank(texts, k, threads, min_score, effort)
+        ids, scores = self.rank(texts, k, threads, min_score, search_effort)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -227,7 +229,7 @@ class Model(ABC):
         self, text: str, ids: np.ndarray, predictions: list[Prediction], threads: int | None
     ) -> list[Prediction]:
         """The predictions with what each word did: how the score would fall if the word were not there."""
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         spans = [] if tokenizer is None else tokenizer.spans(text)[:MOST_EXPLAINED]
         if not predictions or not spans:
             return predictions
@@ -248,12 +250,16 @@ class Model(ABC):
             return Prediction(name, score, self._shown.get(name, name))
         return Prediction(name, score, (self._shown[label] or name) if self._shown else name)
 
-    def predict_dataset(self, dataset: Dataset, k: int = 5, threads: int | None = None, effort: float = 1.0) -> Dataset:
+    def predict_dataset(
+        self, dataset: Dataset, k: int = 5, threads: int | None = None, search_effort: float = 1.0
+    ) -> Dataset:
         """Predictions as a data set: the same texts, the predicted labels best first, scores as weights."""
         inputs = dataset.texts if dataset.features is None else dataset.features
-        ids, scores = self.rank(inputs, k, threads, effort=effort)
+        ids, scores = self.rank(inputs, k, threads, search_effort=search_effort)
         found = ids >= 0
-        labels = Ragged(bounds_of(found.sum(axis=1)), ids[found].astype(np.int32), scores[found].astype(np.float32))
+        labels = Ragged(
+            counts_to_indptr(found.sum(axis=1)), ids[found].astype(np.int32), scores[found].astype(np.float32)
+        )
         return Dataset(dataset.texts, labels, self.label_names, self.display_names)
 
     def save(self, folder: str | Path, bits: int = 8) -> None:
@@ -283,7 +289,7 @@ class Model(ABC):
 
     def warm_up(self) -> None:
         """Let everything that predictions need load or, the first time on a machine, compile: it takes seconds."""
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return
         texts = self.facts.get("examples") or ["a text"]
         self.predict(texts[0], explain=True)
@@ -397,10 +403,10 @@ def _checked_k(k: int) -> int:
     return int(k)
 
 
-def _checked_effort(effort: float) -> float:
-    if isinstance(effort, bool) or not isinstance(effort, int | float) or not 0 < effort < np.inf:
-        raise OptionError(f"effort is {effort!r}; it is a factor such as 0.5 or 2")
-    return float(effort)
+def _checked_search_effort(search_effort: float) -> float:
+    if isinstance(search_effort, bool) or not isinstance(search_effort, int | float) or not 0 < search_effort < np.inf:
+        raise OptionError(f"search_effort is {search_effort!r}; it is a factor such as 0.5 or 2")
+    return float(search_effort)
 
 
 def _checked_score(min_score: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
@@ -20,7 +21,6 @@ from shortlist.model.calibration import FEWEST_PAIRS
 from shortlist.model.finish import PLACES, calibrate
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.names import LabelTexts
-from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
 from shortlist.training.validation import cut_validation
@@ -68,7 +68,7 @@ class PopularModel(Model):
         shares = (dataset.label_frequencies / len(dataset)).astype(np.float32)
         return PopularModel(shares, label_names=dataset.label_names, display_names=dataset.display_names, options={})
 
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
         n_texts = inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
         best = self._by_share[:k]
         best = best[self.shares[best] > 0]
@@ -163,7 +163,7 @@ class CentroidModel(Model):
         common = {"label_names": dataset.label_names, "display_names": dataset.display_names, "options": kept}
         return CentroidModel(centroids, vocabulary, tf_idf, **common)
 
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
         features = self._features(inputs)
         k = min(k, max(self.n_labels, 1))
         ids = np.empty((features.shape[0], k), np.int32)
@@ -188,7 +188,7 @@ class CentroidModel(Model):
         return np.take_along_axis(all_scores, ids, axis=1)
 
     @property
-    def _tokenizer(self) -> Tokenizer | None:
+    def tokenizer(self) -> Tokenizer | None:
         return None if self.vocabulary is None else self.vocabulary.tokenizer
 
     def _features(self, inputs: Any) -> sparse.csr_array:

@@ -7,16 +7,15 @@ not seen is kept. All of them keep the order of the scores.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from shortlist.evaluation.calibration import calibration_error
 from shortlist.odds import expit, log_odds
 
 # Fewer pairs than this say too little to change scores by.
 FEWEST_PAIRS = 200
 STEPS = 32  # of the curve that follows the pairs
-BINS = 15
 
 
 def fit_odds(inputs: np.ndarray, right: np.ndarray, start: np.ndarray) -> list[float]:
@@ -92,38 +91,6 @@ class Calibration:
         errors = {method: calibration_error(guesses, right) for method, guesses in unseen.items()}
         best = min(errors, key=lambda method: (round(errors[method], 4), method != "none"))
         return (None if best == "none" else _METHODS[best](scores, right)), errors, unseen[best]
-
-
-def calibration_error(scores: np.ndarray, right: np.ndarray) -> float:
-    """How far scores are from the share that is right, on average, in bins of equally many pairs."""
-    order = np.argsort(scores, kind="stable")
-    bins = np.array_split(order, min(BINS, max(len(order), 1)))
-    gaps = [abs(float(scores[rows].mean()) - float(right[rows].mean())) * len(rows) for rows in bins if len(rows)]
-    return sum(gaps) / max(len(order), 1)
-
-
-def reliability(scores: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
-    """For each tenth of the scale: how many labels have such scores, their mean score, and the share that is right."""
-    tenth = np.minimum((np.asarray(scores) * 10).astype(int), 9)
-    rows = [(step, tenth == step) for step in range(10)]
-    return [
-        {
-            "from": step / 10,
-            "to": (step + 1) / 10,
-            "labels": int(there.sum()),
-            "mean_score": round(float(scores[there].mean()), 4),
-            "right": round(float(right[there].mean()), 4),
-        }
-        for step, there in rows
-        if there.any()
-    ]
-
-
-def on_test_texts(scores: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """The same for labels of test texts, and how far scores are off; nothing where they cannot be probabilities."""
-    if not scores.size or scores.min() < 0 or scores.max() > 1:
-        return {}
-    return {"test": reliability(scores, right), "test_error": calibration_error(scores, right)}
 
 
 def _logistic(scores: np.ndarray, right: np.ndarray) -> Calibration:

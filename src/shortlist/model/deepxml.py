@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
@@ -18,7 +19,6 @@ from shortlist.model.inception import part_of
 from shortlist.model.options import TextOptions
 from shortlist.model.text_model import ARRAYS, TextModel
 from shortlist.odds import expit
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.merged import MergedShortlister
 from shortlist.shortlisters.neighbours import NeighbourIndex

@@ -86,10 +86,10 @@ class SliceModel(DeepXMLModel):
     Runtime = staticmethod(fixed_runtime)
     takes_features = True
 
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
         if not self._takes(inputs):
-            return super()._rank(inputs, k, threads, effort)
-        return self.pipeline.rank(inputs, k, self._searched_with(effort), threads)
+            return super()._rank(inputs, k, threads, search_effort)
+        return self.pipeline.rank(inputs, k, self._searched_with(search_effort), threads)
 
     def _scores(self, inputs: Any, ids: np.ndarray, threads: int | None) -> np.ndarray:
         if not self._takes(inputs):
@@ -97,8 +97,8 @@ class SliceModel(DeepXMLModel):
         return self.pipeline.scores(inputs, ids, self.searched, threads)
 
     @property
-    def _tokenizer(self) -> Tokenizer | None:
-        return None if isinstance(self.pipeline.encoder, GivenRuntime) else super()._tokenizer
+    def tokenizer(self) -> Tokenizer | None:
+        return None if isinstance(self.pipeline.encoder, GivenRuntime) else super().tokenizer
 
     def _takes(self, inputs: Any) -> bool:
         """Whether these are features for a model that was trained on features."""

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.given import GivenFeatures
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
+from shortlist.evaluation.calibration import is_relevant
 from shortlist.heads.runtime import HeadRuntime
 from shortlist.model.base import need_pairs
 from shortlist.model.calibration import fit_odds
@@ -29,9 +31,7 @@ from shortlist.model.inception import part_of
 from shortlist.model.new_encoders import ENCODERS, SIZES
 from shortlist.model.options import check_options, filled, size_of
 from shortlist.model.prepared import MEASURED, Prepared, need_texts, show_settings
-from shortlist.model.reranker import right_pairs
 from shortlist.progress import Progress
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import label_centres
 from shortlist.shortlisters.merged import MergedShortlister
@@ -371,6 +371,6 @@ def _blend(pipeline: Pipeline, prepared: Prepared) -> Blend:
     ids, logits, cosines, votes = pipeline.parts(prepared.validation_inputs, pipeline.most_cells, threads)
     there = ids >= 0
     inputs = np.stack([logits[there], cosines[there], log_votes(votes[there])], axis=1)
-    right = right_pairs(ids, prepared.validation_labels, prepared.n_labels)[there]
+    right = is_relevant(ids, prepared.validation_labels, prepared.n_labels)[there]
     start = Blend()
     return Blend(*fit_odds(inputs, right, np.array(list(vars(start).values()))))

@@ -69,8 +69,8 @@ class EnsembleModel(Model):
     def title(self) -> str:
         return f"{self.recipe} × {len(self.members)}"
 
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
-        ranked = [member._rank(inputs, max(k, FEWEST_RANKED), threads, effort) for member in self.members]
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
+        ranked = [member._rank(inputs, max(k, FEWEST_RANKED), threads, search_effort) for member in self.members]
         ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*ranked, strict=True))
         blocks = [
             best_of_means(ids[begin : begin + TEXTS_PER_BLOCK], scores[begin : begin + TEXTS_PER_BLOCK], len(ranked), k)
@@ -83,8 +83,8 @@ class EnsembleModel(Model):
         return np.mean([member._scores(inputs, ids, threads) for member in self.members], axis=0)
 
     @property
-    def _tokenizer(self) -> Tokenizer | None:
-        return self.members[0]._tokenizer
+    def tokenizer(self) -> Tokenizer | None:
+        return self.members[0].tokenizer
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         members = [
@@ -95,7 +95,7 @@ class EnsembleModel(Model):
 
     @classmethod
     def _read(cls, reader: ModelReader, common: dict[str, Any]) -> EnsembleModel:
-        from shortlist.model.registry import recipes
+        from shortlist.model.registry import list_recipes
 
         try:
             members = msgspec.convert(reader.config.extra, _Extra).members
@@ -103,7 +103,7 @@ class EnsembleModel(Model):
             raise reader.damaged(f"what its config says about the members: {error}") from None
         if not members or len(members) != common["options"][ENSEMBLE]:
             raise reader.damaged(f"it has {len(members)} members, and {common['options'][ENSEMBLE]} by its options")
-        member_class = recipes()[reader.config.recipe].model_class()
+        member_class = list_recipes()[reader.config.recipe].model_class()
         parts = [reader.part(f"{number}.", member.options, member.extra) for number, member in enumerate(members)]
         return cls(
             [member_class.read_part(part, {**common, "options": part.config.options}) for part in parts], **common

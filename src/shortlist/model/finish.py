@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
+from shortlist.evaluation.calibration import is_relevant, reliability
 from shortlist.model.base import Model
-from shortlist.model.calibration import Calibration, reliability
+from shortlist.model.calibration import Calibration
 from shortlist.model.prepared import Prepared
-from shortlist.model.reranker import right_pairs
 from shortlist.model.text_model import TextModel
-from shortlist.ragged import Ragged
 
 log = logging.getLogger("shortlist")
 
@@ -38,7 +38,7 @@ def finish(model: TextModel, prepared: Prepared) -> None:
     if not len(prepared.validation):
         return
     model.held_out = prepared.validation_inputs if dataset.features is not None else prepared.validation_texts, labels
-    model.facts["effort"] = _choose_search(model, prepared)
+    model.facts["search_effort"] = _choose_search(model, prepared)
     before = _held_out_best(model)
     if before is not None:
         ids, scores = before
@@ -54,7 +54,7 @@ def finish(model: TextModel, prepared: Prepared) -> None:
 def calibrate(model: Model, ids: np.ndarray, scores: np.ndarray, labels: Ragged) -> None:
     """Learn what scores mean from labels predicted for held-out texts, and put it down."""
     there = ids >= 0
-    scores, right = scores[there], right_pairs(ids, labels, model.n_labels)[there]
+    scores, right = scores[there], is_relevant(ids, labels, model.n_labels)[there]
     model.calibration, errors, calibrated = Calibration.fit(scores, right)
     model.facts["calibration"] = {
         "method": "none" if model.calibration is None else model.calibration.method,
@@ -93,10 +93,10 @@ def _precision(model: TextModel, prepared: Prepared, searched: int) -> float:
     before = _held_out_best(model)
     if before is None or model.reranker is None:
         ids, _ = model._rank(model.held_out[0], 1, threads, searched / model.searched)
-        return 100 * float(right_pairs(ids, labels, model.n_labels).mean())
+        return 100 * float(is_relevant(ids, labels, model.n_labels).mean())
     # What was ranked first before these texts were learnt from counts, as long as it is found; where it is not, what
     # comes first instead counts as wrong.
     best = before[0][:, :1]
     found, _ = model._first_rank(prepared.validation_ids, model.reranker.n_candidates, searched, threads)
     still_there = (found == best).any(axis=1, keepdims=True)
-    return 100 * float((right_pairs(best, labels, model.n_labels) & still_there).mean())
+    return 100 * float((is_relevant(best, labels, model.n_labels) & still_there).mean())

@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from shortlist.arrays import in_8_bits
 from shortlist.errors import ModelError
 from shortlist.files import ArrayFacts, safetensors_header, write_folder_atomically
-from shortlist.rows import in_8_bits
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 3

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.inception_runtime import InceptionRuntime
 from shortlist.errors import DataError, ModelError
@@ -20,7 +21,6 @@ from shortlist.model.folder import ModelReader, ModelWriter, whole_number
 from shortlist.model.options import TextOptions
 from shortlist.model.text_model import ARRAYS, TextModel
 from shortlist.odds import expit
-from shortlist.ragged import Ragged
 from shortlist.shortlisters.clusters import top_clusters
 
 

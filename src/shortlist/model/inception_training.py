@@ -139,9 +139,9 @@ def _validator(
         scores = prepared.measure(network.rank(prepared.validation_ids, 5, top, options.threads)[0])
         if network.tree is not None:
             labels = prepared.validation_labels
-            best = network.best_cluster(prepared.validation_ids)[labels.row_of_value]
+            best = network.best_cluster(prepared.validation_ids)[labels.row_ids]
             right = network.tree.cluster_of_label[labels.values] == best
-            hits = np.bincount(labels.row_of_value[right], minlength=len(labels)) > 0
+            hits = np.bincount(labels.row_ids[right], minlength=len(labels)) > 0
             scores["meta_P@1"] = 100 * float(hits.mean())
         return scores
 

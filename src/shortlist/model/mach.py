@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import ModelError
@@ -20,7 +21,6 @@ from shortlist.kernels.threads import use_threads
 from shortlist.model.folder import whole_number
 from shortlist.model.inception import InceptionModel, JointOptions, part_of
 from shortlist.odds import expit
-from shortlist.ragged import Ragged
 
 LABELS_PER_BLOCK, TEXTS_PER_BLOCK = 8192, 512
 

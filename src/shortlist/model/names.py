@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
-from shortlist.ragged import Ragged
 from shortlist.text import Vocabulary
 
 # A name counts as so many texts; see docs/lab-book.md.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
@@ -22,7 +23,6 @@ from shortlist.model.names import LabelTexts
 from shortlist.model.options import TextOptions
 from shortlist.model.reranker import Reranker
 from shortlist.progress import Progress
-from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Vocabulary, learn_vectors, load_vectors
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.validation import cut_validation

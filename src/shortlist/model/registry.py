@@ -114,7 +114,7 @@ _RECIPES = [
 ]
 
 
-def recipes() -> dict[str, Recipe]:
+def list_recipes() -> dict[str, Recipe]:
     """Every recipe by name."""
     return {recipe.name: recipe for recipe in _RECIPES}
 
@@ -166,7 +166,7 @@ def load(folder: str | Path) -> Model:
     """Load a model that `model.save` wrote; its files are checked first."""
     reader = open_model(folder)
     name = reader.config.recipe
-    if name not in recipes():
+    if name not in list_recipes():
         raise ModelError(
             f"{folder}: the model's recipe {name!r:.60} is not known to this release; a newer one may read it."
         )
@@ -211,7 +211,7 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 
 def _recipe(name: str) -> Recipe:
-    known = recipes()
+    known = list_recipes()
     if name not in known:
         raise OptionError(f"there is no recipe {name!r}; the recipes are {', '.join(known)}.")
     return known[name]

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, check_finite
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
+from shortlist.evaluation.calibration import is_relevant
 from shortlist.heads.word_rows import WordRows
 from shortlist.kernels.odds import mixture_odds
 from shortlist.lazy import sparse
@@ -17,8 +19,6 @@ from shortlist.model.best import best_of
 from shortlist.model.calibration import fit_odds
 from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.odds import SUREST, expit, log_odds
-from shortlist.ragged import Ragged
-from shortlist.rows import check_finite
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.word_features import WordFeatures
 
@@ -94,7 +94,7 @@ class Reranker:
         if len(held_out[0]):
             ids, probabilities = held_out_ranks
             scores = word_rows.scores(features.rows(held_out[0]), ids, threads)
-            mixture = Mixture.fit(probabilities, scores, right_pairs(ids, held_out[1], n_labels))
+            mixture = Mixture.fit(probabilities, scores, is_relevant(ids, held_out[1], n_labels))
         if len(held_out[0]) and len(held_out[0]) >= WORTH_LEARNING * len(texts):
             held_out_best = best_of(ids, mixture.odds(probabilities, scores), SHOWN)
             rows = sparse.vstack([rows, features.transform(held_out[0])], format="csr")
@@ -165,11 +165,3 @@ class Reranker:
         rows = WordRows.from_arrays(arrays, n_labels, features.n_features)
         mixture = Mixture(**{name: finite_number(value, name) for name, value in config["mixture"].items()})
         return Reranker(features, rows, mixture, whole_number(config["candidates"], "candidates"))
-
-
-def right_pairs(ids: np.ndarray, labels: Ragged, n_labels: int) -> np.ndarray:
-    """Which of the candidates (texts × K) are labels of their text."""
-    known = np.sort(labels.row_of_value * n_labels + labels.values)
-    pairs = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels + ids
-    places = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
-    return (known[places] == pairs) & (ids >= 0) if len(known) else np.zeros(ids.shape, bool)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import ModelError
 from shortlist.model.base import Model, as_texts
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.reranker import Reranker
-from shortlist.ragged import Ragged
 from shortlist.text import Tokenizer, Vocabulary
 
 ARRAYS, VOCABULARY, METRICS = "arrays.safetensors", "vocabulary.txt", "metrics.jsonl"
@@ -47,8 +47,8 @@ class TextModel(Model):
     def searched(self, number: int) -> None:
         self._searched = number
 
-    def _searched_with(self, effort: float) -> int:
-        return max(1, round(min(effort * self.searched, 2**31)))
+    def _searched_with(self, search_effort: float) -> int:
+        return max(1, round(min(search_effort * self.searched, 2**31)))
 
     @abstractmethod
     def _first_rank(
@@ -60,10 +60,10 @@ class TextModel(Model):
     def _first_scores(self, word_ids: Ragged, ids: np.ndarray, threads: int | None) -> np.ndarray:
         """The probabilities of these labels (texts × K) by the first stage."""
 
-    def _rank(self, inputs: Any, k: int, threads: int | None, effort: float) -> tuple[np.ndarray, np.ndarray]:
+    def _rank(self, inputs: Any, k: int, threads: int | None, search_effort: float) -> tuple[np.ndarray, np.ndarray]:
         texts = as_texts(inputs)
         word_ids = self.vocabulary.encode(texts)
-        searched = self._searched_with(effort)
+        searched = self._searched_with(search_effort)
         if self.reranker is None:
             return self._first_rank(word_ids, k, searched, threads)
         ids, probabilities = self._first_rank(word_ids, max(k, self.reranker.n_candidates), searched, threads)
@@ -78,7 +78,7 @@ class TextModel(Model):
         return self.reranker.scores(texts, word_ids, ids, probabilities, threads)
 
     @property
-    def _tokenizer(self) -> Tokenizer | None:
+    def tokenizer(self) -> Tokenizer | None:
         return self.vocabulary.tokenizer
 
     def _write_words(self, writer: ModelWriter) -> dict[str, Any]:

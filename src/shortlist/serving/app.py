@@ -53,7 +53,7 @@ class App:
         limits: Limits | None = None,
         token: str | None = None,
         threads: int | None = None,
-        effort: float = 1.0,
+        search_effort: float = 1.0,
         watch: bool = False,
         log: Log | None = None,
         log_texts: bool = False,
@@ -63,7 +63,7 @@ class App:
         self.log = log or Log()
         self.metrics = Metrics()
         self.admission = Admission(self.limits)
-        self.served = ServedModel(folder, threads, effort, self._model_changed)
+        self.served = ServedModel(folder, threads, search_effort, self._model_changed)
         self.draining = False
         self.failure: Exception | None = None
         self._token = token.encode() if token else None
@@ -140,8 +140,8 @@ class App:
             model = self.served.current
             if model is None:
                 raise too_busy("the model is still being loaded. Try again soon; /readyz says when it is ready.")
-            effort = self.served.effort if request.effort is None else request.effort
-            ask = Ask(model, self.served.threads, int(request.k), request.min_score, request.explain, effort)
+            search_effort = self.served.search_effort if request.search_effort is None else request.search_effort
+            ask = Ask(model, self.served.threads, int(request.k), request.min_score, request.explain, search_effort)
             self.limits.check_texts(texts, ask.weight)
             with self.admission.texts_of_request(len(texts) * ask.weight):
                 scope[_TEXTS] = texts

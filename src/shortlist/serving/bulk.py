@@ -31,7 +31,7 @@ class PredictOptions:
 
     k: int = 5
     min_score: float = 0.0
-    effort: float = 1.0
+    search_effort: float = 1.0
     threads: int | None = None
 
 
@@ -122,7 +122,7 @@ def predict_rows(model: Model, source: Source, output: Output, options: PredictO
 def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> list[Predicted]:
     """The labels and scores of each row."""
     texts = Texts.from_strings([row.text for row in rows])
-    ids, scores = model.rank(texts, options.k, options.threads, options.min_score, options.effort)
+    ids, scores = model.rank(texts, options.k, options.threads, options.min_score, options.search_effort)
     bad = np.array([row.problem is not None for row in rows])
     ids = np.where(bad[:, None], -1, ids)
     names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)

@@ -27,7 +27,7 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     k: Annotated[float, Meta(ge=1, le=MOST_LABELS, multiple_of=1, description="How many labels a text, at most.")] = 5
     min_score: Annotated[float, Meta(ge=0, le=1, description="Leave out labels with a smaller score.")] = 0.0
     explain: Annotated[bool, Meta(description="Say for each word how much it moved the score of each label.")] = False
-    effort: Annotated[float, Meta(gt=0, le=MOST_EFFORT, description=_EFFORT)] | None = None
+    search_effort: Annotated[float, Meta(gt=0, le=MOST_EFFORT, description=_EFFORT)] | None = None
 
 
 class Word(msgspec.Struct):

@@ -30,7 +30,7 @@ class Ask(msgspec.Struct, frozen=True):
     k: int
     min_score: float
     explain: bool
-    effort: float
+    search_effort: float
 
     @property
     def weight(self) -> int:
@@ -38,7 +38,12 @@ class Ask(msgspec.Struct, frozen=True):
 
     def __call__(self, texts: list[str]) -> list[list[Prediction]]:
         return self.model.predict(
-            texts, self.k, self.threads, min_score=self.min_score, explain=self.explain, effort=self.effort
+            texts,
+            self.k,
+            self.threads,
+            min_score=self.min_score,
+            explain=self.explain,
+            search_effort=self.search_effort,
         )
 
 
@@ -52,10 +57,10 @@ class ServedModel:
         self,
         folder: str | Path,
         threads: int | None = None,
-        effort: float = 1.0,
+        search_effort: float = 1.0,
         on_change: Callable[[Exception | None], None] = lambda error: None,
     ) -> None:
-        self.folder, self.threads, self.effort, self.on_change = Path(folder), threads, effort, on_change
+        self.folder, self.threads, self.search_effort, self.on_change = Path(folder), threads, search_effort, on_change
         self.current: Model | None = None
         self.card = b"{}"
         self.loaded_at = 0.0
@@ -101,7 +106,7 @@ class ServedModel:
         # Kernels load or compile on first use: texts with words that the model knows get to all of them.
         texts = (card.get("examples") or ["no examples"])[:WARM_UP_TEXTS]
         for explain in (False, True):
-            Ask(model, self.threads, 5, 0.0, explain, self.effort)(texts)
+            Ask(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
         return model, msgspec.json.encode(card)
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shortlist.arrays import QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.kernels.shortlists import search_cells
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import bounds_of
-from shortlist.rows import Rows
 from shortlist.shortlisters.centres import kmeans, nearest, unit
 
 # With no more vectors than this, a query looks at all of them.
@@ -39,10 +38,10 @@ class CellIndex:
     (array([[0, 2]], dtype=int32), array([[0.981, 0.832]], dtype=float32))
     """
 
-    cells: Rows
+    cells: QuantizedMatrix
     starts: np.ndarray
     order: np.ndarray
-    vectors: Rows
+    vectors: QuantizedMatrix
 
     @staticmethod
     def build(vectors: np.ndarray, seed: int = 0) -> CellIndex:
@@ -56,8 +55,8 @@ class CellIndex:
             cells = kmeans(vectors[some], n_cells, rng)
         own = nearest(vectors, cells)
         order = np.argsort(own, kind="stable").astype(np.int32)
-        starts = bounds_of(np.bincount(own, minlength=len(cells)))
-        return CellIndex(Rows.of_floats(cells), starts, order, Rows.of_floats(vectors[order]))
+        starts = counts_to_indptr(np.bincount(own, minlength=len(cells)))
+        return CellIndex(QuantizedMatrix.of_floats(cells), starts, order, QuantizedMatrix.of_floats(vectors[order]))
 
     def __len__(self) -> int:
         return len(self.order)
@@ -108,7 +107,7 @@ class CellIndex:
             if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype != kind:
                 raise ModelError(f"the index has no array {name!r} of {np.dtype(kind).name} with {axes} axes")
         starts, order = (arrays[name] for name in kinds)
-        cells, vectors = (Rows.of_arrays(arrays, name) for name in ("cells", "vectors"))
+        cells, vectors = (QuantizedMatrix.of_arrays(arrays, name) for name in ("cells", "vectors"))
         if vectors.shape != (len(order), cells.shape[1]) or len(starts) != len(cells) + 1 or not len(cells):
             raise ModelError("the arrays of the index are not of one length")
         if starts[0] != 0 or starts[-1] != len(order) or np.any(np.diff(starts) < 0):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged
 
 KMEANS_PASSES = 10
 ROWS_PER_BLOCK = 8192
@@ -25,7 +25,7 @@ def label_centres(
     owners = [np.arange(n_labels, dtype=np.int32)]
     counts = np.bincount(labels.values, minlength=n_labels)
     for label in np.flatnonzero(counts > max(common * len(labels), 2 * per_common)):
-        texts = labels.row_of_value[labels.values == label]
+        texts = labels.row_ids[labels.values == label]
         centres.append(kmeans(unit(features[texts]), per_common, np.random.default_rng([seed, int(label)])))
         owners.append(np.full(len(centres[-1]), label, np.int32))
     return np.concatenate(centres), np.concatenate(owners)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.kernels.shortlists import add_wanted, top_columns
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import Ragged
 
 
 def top_clusters(logits: np.ndarray, k: int, threads: int | None = None) -> np.ndarray:

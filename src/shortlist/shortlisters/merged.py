@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours
 from shortlist.kernels.threads import use_threads
-from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
 from shortlist.shortlisters.neighbours import NeighbourIndex
@@ -106,4 +106,4 @@ class MergedShortlister:
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the centres of label l stand in their index: second[first[l]:first[l + 1]]."""
         owners = self.owner[self.centres.order]
-        return bounds_of(np.bincount(owners, minlength=self.n_labels)), np.argsort(owners, kind="stable")
+        return counts_to_indptr(np.bincount(owners, minlength=self.n_labels)), np.argsort(owners, kind="stable")

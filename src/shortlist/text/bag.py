@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)

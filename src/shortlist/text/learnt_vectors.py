@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.vectors import positive_information, sparse_times_dense
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
-from shortlist.ragged import Ragged
 from shortlist.text.vectors import UNKNOWN_RANGE
 
 # Short texts are shorter than this on both sides of any word; in long ones it bounds the work.
@@ -106,14 +106,14 @@ def _information(
 
     `places` are the positions of word 0, then those of word 1, and so on. Rows are weighted by frequency.
     """
-    text = words.row_of_value
+    text = words.row_ids
     starts, ends = contexts.indptr[text], contexts.indptr[text + 1]
     if contexts is words:
         position = np.arange(len(text))
         starts, ends = np.maximum(starts, position - WINDOW), np.minimum(ends, position + WINDOW + 1)
         meetings = met = ends - starts - 1
     else:
-        meetings, met = ends - starts, words.counts[contexts.row_of_value]
+        meetings, met = ends - starts, words.counts[contexts.row_ids]
     with np.errstate(divide="ignore"):
         log_words = np.log(np.bincount(words.values, meetings, len(counts)))
         smoothed = np.bincount(contexts.values, met, n_contexts) ** CONTEXT_SMOOTHING

@@ -15,11 +15,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from shortlist.arrays import counts_to_indptr
 from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
 from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_pieces, split_words
-from shortlist.ragged import bounds_of
 from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 
 Split = Literal["words", "whitespace"]
@@ -160,7 +160,7 @@ class Tokenizer:
             pieces += [texts.buffer[done:start].tobytes(), cleaned]
             done = end
         pieces.append(texts.buffer[done : texts.offsets[-1]].tobytes())
-        return Texts(np.frombuffer(b"".join(pieces), np.uint8), bounds_of(sizes))
+        return Texts(np.frombuffer(b"".join(pieces), np.uint8), counts_to_indptr(sizes))
 
     def _clean(self, text: str) -> str:
         if self.normalisation != "none":

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.background import in_background
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.files import open_binary, write_atomically
 from shortlist.kernels.strings import StringTable
 from shortlist.kernels.words import look_up, read_counts
-from shortlist.ragged import Ragged, bounds_of
 from shortlist.text.tokenizer import Tokenizer
 
 TEXTS_PER_BLOCK = 16_384
@@ -127,7 +127,7 @@ class Vocabulary:
             return vocabulary, vocabulary.encode(texts)
         new_id = np.full(len(names) + 1, -1, np.int32)
         new_id[kept] = np.arange(len(kept))
-        encoded = Ragged(bounds_of(word_counts), new_id[ids])
+        encoded = Ragged(counts_to_indptr(word_counts), new_id[ids])
         return vocabulary, encoded.keep(encoded.values >= 0)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
@@ -153,7 +153,7 @@ class Vocabulary:
             ids,
             id_counts,
         )
-        return Ragged(bounds_of(id_counts), ids[:filled].copy())
+        return Ragged(counts_to_indptr(id_counts), ids[:filled].copy())
 
     def save(self, path: str | Path) -> None:
         """As plain text: a word, a tab and its count a line; parts follow after an empty line."""

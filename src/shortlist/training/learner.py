@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
 from shortlist.heads.head import Head
 from shortlist.heads.label_rows import LabelRows, has_short_products
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.tree import LabelTree
-from shortlist.ragged import Ragged, bounds_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 from shortlist.training.batches import Batch
 from shortlist.training.memory import keep_freed_memory
@@ -178,9 +178,9 @@ class Learner:
 
 def distinct(rows: Ragged, n_values: int) -> Ragged:
     """Each row with no value twice, in rising order."""
-    pairs = np.unique(rows.row_of_value.astype(np.int64) * n_values + rows.values)
+    pairs = np.unique(rows.row_ids.astype(np.int64) * n_values + rows.values)
     counts = np.bincount(pairs // n_values, minlength=len(rows))
-    return Ragged(bounds_of(counts), (pairs % n_values).astype(np.int32))
+    return Ragged(counts_to_indptr(counts), (pairs % n_values).astype(np.int32))
 
 
 def chosen_device(name: str) -> torch.device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shortlist.ragged import Ragged
+from shortlist.arrays import Ragged
 
 
 def cut_validation(labels: Ragged, n_labels: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -17,7 +17,7 @@ def cut_validation(labels: Ragged, n_labels: int, share: float, seed: int) -> tu
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out = np.zeros(len(labels), bool)
     held_out[order[: round(share * len(labels))]] = True
-    left = np.bincount(labels.values[~held_out[labels.row_of_value]], minlength=n_labels)
-    held_out[labels.row_of_value[left[labels.values] == 0]] = False
+    left = np.bincount(labels.values[~held_out[labels.row_ids]], minlength=n_labels)
+    held_out[labels.row_ids[left[labels.values] == 0]] = False
     held_out &= labels.counts > 0
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)

@@ -411,7 +411,7 @@ function cardParts(card) {
     Size: card.size_bytes && megabytes(card.size_bytes),
     Trained: card.created && day(card.created),
     "Shortlist version": card.shortlist_version,
-    Searched: searched(card.effort),
+    Searched: searched(card.search_effort),
   });
   const parts = [facts];
   if (card.title && card.title !== card.recipe) parts.unshift(element("p", { class: "model-title" }, card.title));
@@ -433,10 +433,10 @@ function section(title, content) {
 }
 
 /** How much of the model is looked at for a text. */
-function searched(effort) {
-  if (!isObject(effort)) return effort;
-  return Number.isFinite(effort.searched) && Number.isFinite(effort.of)
-    ? `${counted(effort.searched)} of ${counted(effort.of)}`
+function searched(search_effort) {
+  if (!isObject(search_effort)) return effort;
+  return Number.isFinite(search_effort.searched) && Number.isFinite(search_effort.of)
+    ? `${counted(search_effort.searched)} of ${counted(search_effort.of)}`
     : null;
 }
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import xxhash
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.describe import describe
 from shortlist.data.folders import parts_of
@@ -21,7 +22,6 @@ from shortlist.errors import DataError
 from shortlist.evaluation.filters import most_per_text
 from shortlist.files import write_folder_atomically
 from shortlist.lazy import sparse
-from shortlist.ragged import Ragged
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
 from shortlist.text.bag import unit_rows
 from shortlist.text.disturbed import disturbed

@@ -1,6 +1,6 @@
 """The process of a recipe's row: trains it, saves it, and measures what was saved, as a user would have it.
 
-    python -m shortlist.comparing.child JOB.json
+    python -m shortlist.compare.child JOB.json
 
 Leaves measured.json and predictions.npz in the job's folder, as the peers' script does. Exit code 3 says that the
 recipe cannot be trained here, and the last line printed says why.
@@ -19,12 +19,12 @@ import msgspec
 import numpy as np
 from numba.core import event
 
-from shortlist.comparing.flops import multiply_adds
-from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
-from shortlist.comparing.measure import one_at_a_time
-from shortlist.comparing.parts import Parts, first_texts
-from shortlist.comparing.peers.run_peer import CANNOT, end_with_parent, peak_memory
-from shortlist.comparing.results import Measured
+from shortlist.compare.flops import multiply_adds
+from shortlist.compare.job import CHECKPOINTS, MODEL, Job
+from shortlist.compare.measure import one_at_a_time
+from shortlist.compare.parts import Parts, first_texts
+from shortlist.compare.peers.run_peer import CANNOT, end_with_parent, peak_memory
+from shortlist.compare.results import Measured
 from shortlist.errors import DataError, MissingExtraError, ShortlistError, Stopped
 from shortlist.model import load, train
 from shortlist.model.base import Model
@@ -73,7 +73,7 @@ def do(job: Job) -> None:
         options=stored.options,
         curves=_curves(model),
         calibration=stored.facts.get("calibration"),
-        effort=stored.facts.get("effort"),
+        search_effort=stored.facts.get("search_effort"),
     )
     (folder / "measured.json").write_bytes(msgspec.json.encode(measured))
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shortlist.reporting import sections as parts
-from shortlist.reporting.html import Block, Cell, Page, Section, figure, grid, paragraph
-from shortlist.reporting.plots import PANEL, WIDE, Point, duration, scatter
-from shortlist.reporting.sections import (
+from shortlist.report import sections as parts
+from shortlist.report.html import Block, Cell, Page, Section, figure, grid, paragraph
+from shortlist.report.plots import PANEL, WIDE, Point, duration, scatter
+from shortlist.report.sections import (
     ACCURACY,
     LONG_NAMES,
     MEANINGS,

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shortlist.reporting.comparison import comparison_page, write_comparison
-from shortlist.reporting.html import Page
+from shortlist.report.comparison import comparison_page, write_comparison
+from shortlist.report.html import Page
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
     from shortlist.model.base import Model
 
-__all__ = ["Page", "comparison_page", "report", "write_comparison"]
+__all__ = ["Page", "comparison_page", "model_report", "write_comparison"]
 
 
-def report(model: Model, test: Dataset, train: Dataset | None = None, **options: Any) -> Page:
+def model_report(model: Model, test: Dataset, train: Dataset | None = None, **options: Any) -> Page:
     """Measure a model on a test part, and put into words and plots how good it is and where it goes wrong.
 
     The options are those of `measure_model`: `name`, `unseen`, `seed`, `threads`.
 
-    >>> shortlist.report(model, test, train=train).write("report.html", "report.md")  # doctest: +SKIP
+    >>> shortlist.model_report(model, test, train=train).write("report.html", "report.md")  # doctest: +SKIP
     """
-    from shortlist.reporting.measuring import measure_model
-    from shortlist.reporting.single import model_page
+    from shortlist.report.measuring import measure_model
+    from shortlist.report.single import model_page
 
     return model_page(measure_model(model, test, train, **options))

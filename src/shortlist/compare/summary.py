@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shortlist.comparing.ablations import tables
-from shortlist.comparing.measure import METRICS
-from shortlist.comparing.parts import Parts
-from shortlist.comparing.results import DATA, Row, Store
-from shortlist.comparing.significance import best_of_each, differences_to_best
+from shortlist.compare.ablations import tables
+from shortlist.compare.measure import METRICS
+from shortlist.compare.parts import Parts
+from shortlist.compare.results import DATA, Row, Store
+from shortlist.compare.significance import best_of_each, differences_to_best
 from shortlist.files import write_atomically
 from shortlist.tables import markdown
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from shortlist.reporting.html import Html, escape
+from shortlist.report.html import Html, escape
 
 TEXT = 12.0  # height of the letters, in the plot's units, which are pixels at its natural size
 # Widths of letters in parts of their height, those of a wide font: nobody knows the reader's. Bold ones are wider.

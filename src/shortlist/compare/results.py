@@ -37,7 +37,7 @@ class Measured(msgspec.Struct):
     options: dict[str, Any] = {}
     curves: list[dict[str, Any]] = []
     calibration: dict[str, Any] | None = None
-    effort: dict[str, Any] | None = None
+    search_effort: dict[str, Any] | None = None
 
 
 class Row(msgspec.Struct):
@@ -66,7 +66,7 @@ class Row(msgspec.Struct):
     flops: float | None = None
     curves: list[dict[str, Any]] = []
     calibration: dict[str, Any] | None = None
-    effort: dict[str, Any] | None = None
+    search_effort: dict[str, Any] | None = None
     robustness: dict[str, dict[str, float]] = {}
     ablation: str = ""  # the table that it belongs to, if not to that of all systems
     cells: list[str | int] = []  # and what it is called there

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shortlist.errors import OptionError
-from shortlist.model.registry import checked_options, options_of, recipes
+from shortlist.model.registry import checked_options, list_recipes, options_of
 
 SCRIPT = Path(__file__).parent / "peers" / "run_peer.py"
 ALL, NONE = "all", "none"
@@ -80,7 +80,7 @@ def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> 
     >>> [row.title for row in plan("centroid,astec*3", "fasttext", str)]
     ['centroid', 'astec × 3', 'fastText']
     """
-    rows = [_recipe_row(name, value_of) for name in names_of(recipe_names, recipes())]
+    rows = [_recipe_row(name, value_of) for name in names_of(recipe_names, list_recipes())]
     rows += [_peer_row(name) for name in names_of(peer_names, peers())]
     by_file: dict[str, str] = {}
     for row in rows:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shortlist.reporting.html import Block, Cell, Html, Section, escape, figure, given, grid, paragraph, plain
-from shortlist.reporting.plots import Bar, Line, bars, histogram, lines, reliability, spread
+from shortlist.report.html import Block, Cell, Html, Section, escape, figure, given, grid, paragraph, plain
+from shortlist.report.plots import Bar, Line, bars, histogram, lines, reliability, spread
 
 Row = Mapping[str, Any]
 ACCURACY = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")

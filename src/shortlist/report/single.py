@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shortlist.model.base import Prediction
-from shortlist.reporting import sections as parts
-from shortlist.reporting.comparison import size
-from shortlist.reporting.html import Block, Cell, Page, Section, escape, figure, given, grid, paragraph
-from shortlist.reporting.measuring import Found
-from shortlist.reporting.plots import Bar, Line, bars, lines
-from shortlist.reporting.sections import NOTHING, fixed, interval, value_at
+from shortlist.report import sections as parts
+from shortlist.report.comparison import size
+from shortlist.report.html import Block, Cell, Page, Section, escape, figure, given, grid, paragraph
+from shortlist.report.measuring import Found
+from shortlist.report.plots import Bar, Line, bars, lines
+from shortlist.report.sections import NOTHING, fixed, interval, value_at
 
 KS = (1, 3, 5)
 FAMILIES = ("P", "PSP", "N", "R")
@@ -89,15 +89,15 @@ def _accuracy(row: Mapping[str, Any]) -> Section:
 
 def _effort(card: Mapping[str, Any]) -> Section | None:
     """What searching less would cost, from the model's card."""
-    effort = card.get("effort") or {}
-    curve = effort.get("curve") or []
+    search_effort = card.get("search_effort") or {}
+    curve = search_effort.get("curve") or []
     if len(curve) < 2:
         return None
     points = sorted((float(step["searched"]), float(step["P@1"])) for step in curve)
     picture = lines([Line("P@1", points)], "clusters of labels searched", "%", "P@1 on held-out texts")
     numbers = grid(["clusters", "P@1"], [[f"{searched:,.0f}", fixed(value)] for searched, value in points])
     lead = (
-        f"The model looks into {effort['searched']:,} of {effort['of']:,} clusters of labels at an effort of 1; fewer "
+        f"The model looks into {search_effort['searched']:,} of {search_effort['of']:,} clusters of labels; fewer "
         "are quicker. From its card, on held-out texts that a re-ranker has learnt from, too: compare them with each "
         "other only."
     )

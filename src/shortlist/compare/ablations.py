@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist.comparing.plan import RowPlan, named_options, names_of
+from shortlist.compare.plan import RowPlan, named_options, names_of
 from shortlist.errors import OptionError
 from shortlist.model.registry import options_of
 

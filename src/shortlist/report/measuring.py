@@ -14,15 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import Evaluation, evaluate
+from shortlist.evaluation.calibration import is_relevant, on_test_texts
 from shortlist.evaluation.filters import among_pairs, most_per_text, pair_keys
 from shortlist.model.base import Model
-from shortlist.model.calibration import on_test_texts
-from shortlist.model.reranker import right_pairs
-from shortlist.ragged import Ragged
 from shortlist.text import Tokenizer
 from shortlist.text.disturbed import WAYS, disturbed
 
@@ -89,7 +88,7 @@ def measure_model(
     words = None
     if test.features is None:
         row["robustness"] = _robustness(model, test, train, unseen, seed, threads)
-        tokenizer = model._tokenizer or Tokenizer()
+        tokenizer = model.tokenizer or Tokenizer()
         words = words_per_text(tokenizer.split_texts(inputs)[2]) | {"texts": "test"}
     return Found(
         row=row,
@@ -164,7 +163,7 @@ def _robustness(
     found: dict[str, Any] = {"texts": len(sample)}
     for how in ("as written", *WAYS):
         if how != "as written":
-            sample.texts = disturbed(texts, how, seed, model._tokenizer)
+            sample.texts = disturbed(texts, how, seed, model.tokenizer)
         try:
             result = evaluate(model.predict_dataset(sample, PLACES, threads), sample, train=train, unseen=unseen)
         except DataError:  # none of the labels drawn occurs in training
@@ -214,7 +213,7 @@ class _Ranked:
             ids[among_pairs(ids, known.filter_pairs)] = -1
         order = np.argsort(ids < 0, axis=1, kind="stable")[:, :PLACES]
         ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
-        right = right_pairs(ids, known.labels, max(model.n_labels, 1))
+        right = is_relevant(ids, known.labels, max(model.n_labels, 1))
         seen = None if train is None else train.relabelled(model.label_names).label_frequencies
         return _Ranked(model, test, ids, scores, right, known.labels, seen)
 
@@ -276,7 +275,7 @@ class _Ranked:
     def confusions(self) -> list[dict[str, Any]]:
         """Which label is put first where which other one is true and is not among the best; the commonest pairs."""
         first = np.where(self.right[:, 0], -1, self.ids[:, 0])
-        rows = self.truth.row_of_value
+        rows = self.truth.row_ids
         missed = ~(self.ids[rows] == self.truth.values[:, None]).any(axis=1)
         kept = (first[rows] >= 0) & missed
         keys, places, counts = np.unique(

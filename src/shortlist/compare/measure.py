@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shortlist.comparing.parts import Parts
-from shortlist.comparing.peers.run_peer import TIMED_PLACES
+from shortlist.compare.parts import Parts
+from shortlist.compare.peers.run_peer import TIMED_PLACES
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.bootstrap import percentile_interval, resample
+from shortlist.evaluation.calibration import is_relevant, on_test_texts
 from shortlist.evaluation.filters import among_pairs
 from shortlist.evaluation.metrics import per_text
 from shortlist.model.base import Model
-from shortlist.model.calibration import on_test_texts
-from shortlist.model.reranker import right_pairs
 
 KS = (1, 3, 5)
 FAMILIES = ("P", "N", "PSP", "PSN", "R")
@@ -79,7 +78,7 @@ def calibration_on_test(predictions: dict[str, np.ndarray], parts: Parts) -> dic
     counts = (ids >= 0) & (parts.test.labels.counts > 0)[:, None]
     if parts.test.filter_pairs is not None:
         counts &= ~among_pairs(ids, parts.test.filter_pairs)
-    return on_test_texts(scores[counts], right_pairs(ids, parts.test.labels, parts.train.n_labels)[counts])
+    return on_test_texts(scores[counts], is_relevant(ids, parts.test.labels, parts.train.n_labels)[counts])
 
 
 def intervals_of(resampled: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:

@@ -3,7 +3,7 @@
     python run_peer.py --versions PACKAGE…        which of these are installed, as JSON
     python run_peer.py NAME JOB.json              train, predict, time, and write what came out
 
-A job names a folder with data (`shortlist.comparing.parts.write_peers_data` says what is in it), a folder to write to,
+A job names a folder with data (`shortlist.compare.parts.write_peers_data` says what is in it), a folder to write to,
 and how many threads, labels a text and ways of disturbing there are. What is written: predictions.npz with `ids` and
 `scores` (texts × places, -1 for none) and the same for each way (`shuffled.ids`, …), and measured.json. Exit code 3
 says that the tool cannot do this job; the last line printed says why. Every tool has its default settings, but

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist import __version__
-from shortlist.comparing.plan import SCRIPT
+from shortlist.compare.plan import SCRIPT
 from shortlist.errors import OptionError
 
 OURS = ("numpy", "scipy", "numba", "faiss-cpu", "torch")

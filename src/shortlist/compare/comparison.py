@@ -16,15 +16,15 @@ from typing import Any
 
 import msgspec
 
-from shortlist.comparing import runner
-from shortlist.comparing.ablations import AblationPlan
-from shortlist.comparing.job import CHECKPOINTS, MODEL, Job
-from shortlist.comparing.machine import machine_facts, peers_versions
-from shortlist.comparing.measure import Convention, calibration_on_test, disturbed_scores, intervals_of, scores_of
-from shortlist.comparing.parts import Parts, write_peers_data
-from shortlist.comparing.peers.run_peer import CANNOT
-from shortlist.comparing.plan import ALL, RowPlan, peers, plan
-from shortlist.comparing.results import (
+from shortlist.compare import runner
+from shortlist.compare.ablations import AblationPlan
+from shortlist.compare.job import CHECKPOINTS, MODEL, Job
+from shortlist.compare.machine import machine_facts, peers_versions
+from shortlist.compare.measure import Convention, calibration_on_test, disturbed_scores, intervals_of, scores_of
+from shortlist.compare.parts import Parts, write_peers_data
+from shortlist.compare.peers.run_peer import CANNOT
+from shortlist.compare.plan import ALL, RowPlan, peers, plan
+from shortlist.compare.results import (
     DATA,
     LOCK,
     Measured,
@@ -34,7 +34,7 @@ from shortlist.comparing.results import (
     read_arrays,
     read_measured,
 )
-from shortlist.comparing.summary import summarise
+from shortlist.compare.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
 from shortlist.files import write_atomically
 from shortlist.text.disturbed import WAYS
@@ -279,7 +279,7 @@ class _Comparison:
     def _watch(self, planned: RowPlan, work: Path, spent: float) -> tuple[runner.Outcome, str]:
         """Run the process of a row; how it ended, and the last line that it said."""
         job = str(work / "job.json")
-        command = [sys.executable, "-m", "shortlist.comparing.child", job]
+        command = [sys.executable, "-m", "shortlist.compare.child", job]
         if planned.peer is not None:
             assert self.settings.peers_python is not None
             command = [self.settings.peers_python, str(planned.peer.script), planned.peer.name, job]

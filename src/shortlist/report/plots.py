@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shortlist.reporting.html import Html, escape
-from shortlist.reporting.svg import (
+from shortlist.report.html import Html, escape
+from shortlist.report.svg import (
     BOLD,
     TEXT,
     Box,
