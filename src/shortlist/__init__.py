@@ -10,15 +10,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
-# numba and torch each have threads that, with nothing to do, keep a core busy for milliseconds before they sleep, and
-# starve the other's: training can then take ten times as long. So they are to wait for microseconds only.
-if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-    os.environ["GOMP_SPINCOUNT"] = "5000"
 
 # Loaded when first used, so that importing the package and `shortlist --help` stay quick.
 _HOMES = {
@@ -28,9 +22,14 @@ _HOMES = {
     "describe": "shortlist.data.describe",
     "evaluate": "shortlist.evaluation",
     "model_report": "shortlist.report",
-    "train": "shortlist.model",
+    "train": "shortlist.training.train",
     "load": "shortlist.model",
-    "list_recipes": "shortlist.model",
+    "CustomEncoder": "shortlist.recipes",
+    "Option": "shortlist.recipes",
+    "Recipe": "shortlist.recipes",
+    "get_recipe": "shortlist.recipes",
+    "list_recipes": "shortlist.recipes",
+    "register": "shortlist.recipes",
     "LabelTree": "shortlist.labels",
     "Tokenizer": "shortlist.text",
     "Vocabulary": "shortlist.text",
@@ -41,21 +40,26 @@ _HOMES = {
 }
 
 __all__ = [
+    "CustomEncoder",
     "DataError",
     "Dataset",
     "LabelTree",
     "ModelError",
+    "Option",
     "OptionError",
+    "Recipe",
     "ShortlistError",
     "Tokenizer",
     "Vocabulary",
     "__version__",
     "describe",
     "evaluate",
+    "get_recipe",
     "list_recipes",
     "load",
     "model_report",
     "read",
+    "register",
     "split",
     "train",
 ]
@@ -67,9 +71,11 @@ if TYPE_CHECKING:
     from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
     from shortlist.evaluation import evaluate
     from shortlist.labels import LabelTree
-    from shortlist.model import list_recipes, load, train
+    from shortlist.model import load
+    from shortlist.recipes import CustomEncoder, Option, Recipe, get_recipe, list_recipes, register
     from shortlist.report import model_report
     from shortlist.text import Tokenizer, Vocabulary
+    from shortlist.training.train import train
 
 
 def __getattr__(name: str) -> Any:

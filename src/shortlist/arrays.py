@@ -1,7 +1,7 @@
-"""Arrays that a model is made of: ragged rows, quantised matrices, and one checker for what comes from files.
+"""Arrays that models are made of: ragged rows, quantised matrices, and one checker for arrays that come from files.
 
 `Ragged` keeps the order within a row, which a scipy matrix does not promise: words have an order, and so do ranked
-predictions.
+predictions. `ArraySpec` describes what a stage expects of an array, because compiled loops follow arrays blindly.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import numpy as np
 from shortlist.errors import ModelError
 from shortlist.lazy import sparse
 
+INT8_MAX = 127
+ROWS_PER_BLOCK = 8192
+
+Arrays = dict[str, np.ndarray]
+
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """`values[indptr[i]:indptr[i + 1]]` is row i; `weights`, where there are any, run beside `values`."""
+    """Rows of different lengths: row i is `values[indptr[i]:indptr[i + 1]]`. `weights`, if any, parallel `values`."""
 
     indptr: np.ndarray
     values: np.ndarray
@@ -32,12 +37,12 @@ class Ragged:
 
     @property
     def counts(self) -> np.ndarray:
-        """How many values each row has."""
+        """The number of values in each row."""
         return np.diff(self.indptr)
 
     @property
     def row_ids(self) -> np.ndarray:
-        """The row each value stands in."""
+        """The row of each value."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.counts)
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Ragged:
@@ -47,13 +52,26 @@ class Ragged:
         weights = None if self.weights is None else self.weights[positions]
         return Ragged(indptr, self.values[positions], weights)
 
+    def __getitem__(self, rows: slice) -> Ragged:
+        """Consecutive rows."""
+        begin, end, _ = rows.indices(len(self))
+        indptr = self.indptr[begin : max(begin, end) + 1]
+        values = slice(indptr[0], indptr[-1])
+        return Ragged(indptr - indptr[0], self.values[values], None if self.weights is None else self.weights[values])
+
     def keep(self, mask: np.ndarray) -> Ragged:
-        """Only the values whose mask is true; rows stay, and may become empty."""
+        """Only the values whose mask is true. Rows stay, and may become empty."""
         weights = None if self.weights is None else self.weights[mask]
         return Ragged(counts_to_indptr(mask)[self.indptr], self.values[mask], weights)
 
+    def distinct(self, n_values: int) -> Ragged:
+        """Each row sorted and without duplicates. Values are below `n_values`; weights are dropped."""
+        pairs = np.unique(self.row_ids * n_values + self.values)
+        counts = np.bincount(pairs // n_values, minlength=len(self))
+        return Ragged(counts_to_indptr(counts), (pairs % n_values).astype(np.int32))
+
     def to_csr(self, n_columns: int) -> sparse.csr_array:
-        """As a float32 matrix; a value that stands twice in a row is added up."""
+        """As a float32 matrix. Values that occur twice in a row are summed."""
         data = np.ones(len(self.values), np.float32) if self.weights is None else self.weights
         matrix = sparse.csr_array(
             (data.astype(np.float32), self.values.copy(), self.indptr.copy()), shape=(len(self), n_columns)
@@ -83,19 +101,23 @@ class Ragged:
         values = np.concatenate([part.values for part in parts]) if parts else np.zeros(0, np.int32)
         if not any(part.weights is not None for part in parts):
             return Ragged(indptr, values)
-        ones = [np.ones(len(p.values), np.float32) if p.weights is None else p.weights for p in parts]
-        return Ragged(indptr, values, np.concatenate(ones))
+        weights = [np.ones(len(p.values), np.float32) if p.weights is None else p.weights for p in parts]
+        return Ragged(indptr, values, np.concatenate(weights))
 
 
-def counts_to_indptr(sizes: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Where each of several runs of these sizes starts, and where the last one ends."""
-    bounds = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=bounds[1:])
-    return bounds
+def counts_to_indptr(counts: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Where each of several runs of these sizes starts, and where the last one ends.
+
+    >>> counts_to_indptr([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    indptr = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    return indptr
 
 
 def row_numbers(rows: np.ndarray | Sequence[int], n_rows: int) -> np.ndarray:
-    """Chosen rows as plain numbers: a mask is as good, and negative numbers count from the end."""
+    """Selected rows as plain indices, from indices (negative ones count from the end) or a boolean mask."""
     rows = np.asarray(rows)
     if rows.dtype == bool and len(rows) != n_rows:
         raise IndexError(f"a mask of {len(rows)} rows for {n_rows}")
@@ -103,7 +125,7 @@ def row_numbers(rows: np.ndarray | Sequence[int], n_rows: int) -> np.ndarray:
 
 
 def gather_positions(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the values of the chosen rows stand, and the row pointer of the result."""
+    """The positions of the values of the selected rows, and the indptr of the result."""
     counts = indptr[rows + 1] - indptr[rows]
     new_indptr = counts_to_indptr(counts)
     positions = np.arange(new_indptr[-1], dtype=np.int64)
@@ -111,15 +133,9 @@ def gather_positions(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, 
     return positions, new_indptr
 
 
-LARGEST = 127
-ROWS_PER_BLOCK = 8192
-# How the names of such arrays end.
-ROWS = (".weights", ".words", ".vectors", ".cells")
-
-
 @dataclass(frozen=True, eq=False)
 class QuantizedMatrix:
-    """Row i is `values[i] · scales[i]`. Values are float32, with scales of 1, or int8.
+    """A matrix whose row i is `values[i] * scales[i]`: float32 values with scales of 1, or int8 values.
 
     >>> rows = QuantizedMatrix.of_floats(np.array([[0.5, -1.0], [0.0, 0.0]], np.float32)).in_8_bits()
     >>> rows.values.tolist(), rows[np.array([0])].round(2).tolist()
@@ -135,33 +151,28 @@ class QuantizedMatrix:
 
     @staticmethod
     def of_arrays(arrays: Mapping[str, np.ndarray], name: str) -> QuantizedMatrix:
-        """The rows under a name among the arrays of a model, looked at: compiled loops will follow them blindly."""
-        values, scales = arrays.get(name), arrays.get(f"{name}.scales")
-        if values is None or values.ndim != 2 or values.dtype not in (np.float32, np.int8):
-            raise ModelError(f"there is no array {name!r} of float32 or int8 with 2 axes")
-        if not values.shape[1]:
-            raise ModelError(f"the rows of {name!r} are empty")
-        if values.dtype == np.float32:
-            return QuantizedMatrix.of_floats(values)
-        if scales is None or scales.dtype != np.float32 or scales.shape != (len(values),):
-            raise ModelError(f"there is not one scale for each of the {len(values):,} rows of {name!r}")
-        check_finite(f"{name}.scales", scales)
-        return QuantizedMatrix(values, scales)
+        """The matrix stored under `name`, after `check_arrays`."""
+        values = arrays[name]
+        return (
+            QuantizedMatrix.of_floats(values)
+            if values.dtype == np.float32
+            else QuantizedMatrix(values, arrays[f"{name}.scales"])
+        )
 
-    def to_arrays(self, name: str) -> dict[str, np.ndarray]:
+    def to_arrays(self, name: str) -> Arrays:
         if self.values.dtype == np.float32:
             return {name: self.values}
         return {name: self.values, f"{name}.scales": self.scales}
 
     def in_8_bits(self) -> QuantizedMatrix:
-        """The same, with each value rounded to one of 255 steps of its row."""
+        """The same matrix with each value rounded to one of 255 steps of its row."""
         if self.values.dtype == np.int8:
             return self
         values, scales = np.empty(self.values.shape, np.int8), np.empty(len(self.values), np.float32)
         for begin in range(0, len(values), ROWS_PER_BLOCK):
             block = slice(begin, begin + ROWS_PER_BLOCK)
             rows = self.values[block]
-            scales[block] = np.abs(rows).max(axis=1, initial=0) / LARGEST
+            scales[block] = np.abs(rows).max(axis=1, initial=0) / INT8_MAX
             values[block] = np.rint(rows / np.where(scales[block] > 0, scales[block], 1)[:, None])
         return QuantizedMatrix(values, scales)
 
@@ -173,21 +184,100 @@ class QuantizedMatrix:
         return self.values.shape
 
     def __getitem__(self, which: Any) -> np.ndarray:
-        """Some rows (a slice, or an array of numbers in any shape) as float32."""
+        """Some rows (a slice, or an array of indices of any shape) as float32."""
         values = self.values[which]
         return values if values.dtype == np.float32 else values * self.scales[which][..., None]
 
 
-def check_finite(name: str, array: np.ndarray) -> None:
-    """Refuse infinity and NaN in an array of a model; for small ones, as all of it is read."""
+@dataclass(frozen=True)
+class ArraySpec:
+    """What a stage expects of an array.
+
+    dtype     a numpy dtype, or several ("float32|int8"), or "rows": a float32 matrix, or int8 with one scale per row
+    shape     sizes, or names of sizes; a name has the same size in all arrays of a stage, and "x+1" is one more
+    optional  the array may be absent
+    finite    refuse NaN and infinity; off for large arrays, because checking reads all of them
+    below     values lie in [0, below); a number or the name of a size
+    indptr    values start at 0, never decrease, and end at this size
+    unique    no value occurs twice
+    """
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    optional: bool = False
+    finite: bool = True
+    below: int | str | None = None
+    indptr: str | None = None
+    unique: bool = False
+
+
+def check_arrays(arrays: Mapping[str, np.ndarray], spec: Mapping[str, ArraySpec], **sizes: int) -> dict[str, int]:
+    """Raise a ModelError unless the arrays are as `spec` says. Returns all sizes, the given ones included.
+
+    >>> spec = {"starts": ArraySpec("int64", ("n+1",), indptr="m"), "ids": ArraySpec("int32", ("m",), below="n")}
+    >>> check_arrays({"starts": np.array([0, 2]), "ids": np.array([1, 0], np.int32)}, spec, n=1)
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.ModelError: array 'ids' has a value of 1; expected values from 0 to below 1
+    """
+    present = {name: array for name, array in spec.items() if name in arrays or not array.optional}
+    for name, expected in present.items():
+        if name not in arrays:
+            raise ModelError(f"array {name!r} is missing")
+        _check_dtype_and_shape(name, expected, arrays, sizes)
+    for name, expected in present.items():
+        _check_values(name, expected, arrays, sizes)
+    unknown = set(arrays) - set(present) - {f"{name}.scales" for name in present}
+    if unknown:
+        raise ModelError(f"array {min(unknown)!r} is not part of this stage")
+    return sizes
+
+
+def _check_dtype_and_shape(
+    name: str, expected: ArraySpec, arrays: Mapping[str, np.ndarray], sizes: dict[str, int]
+) -> None:
+    array = arrays[name]
+    dtypes = ("float32", "int8") if expected.dtype == "rows" else expected.dtype.split("|")
+    if array.dtype.name not in dtypes:
+        raise ModelError(f"array {name!r} is {array.dtype.name}; expected {' or '.join(dtypes)}")
+    if array.ndim != len(expected.shape):
+        raise ModelError(f"array {name!r} has {array.ndim} axes; expected {len(expected.shape)}")
+    for axis, size in zip(expected.shape, array.shape, strict=True):
+        offset = 0
+        if isinstance(axis, str):
+            axis, plus, _ = axis.partition("+")
+            offset = 1 if plus else 0
+            axis = sizes.setdefault(axis, size - offset)
+        if size != axis + offset:
+            raise ModelError(
+                f"array {name!r} has shape {array.shape}; expected {axis + offset:,} where it has {size:,}"
+            )
+    if array.dtype == np.int8 and expected.dtype == "rows":
+        scales = arrays.get(f"{name}.scales")
+        if scales is None or scales.dtype != np.float32 or scales.shape != (len(array),):
+            raise ModelError(f"array {name!r} is int8 and needs one float32 scale for each of its {len(array):,} rows")
+        _require_finite(f"{name}.scales", scales)
+    if expected.dtype == "rows" and not array.shape[1]:
+        raise ModelError(f"the rows of {name!r} are empty")
+
+
+def _check_values(name: str, expected: ArraySpec, arrays: Mapping[str, np.ndarray], sizes: dict[str, int]) -> None:
+    array = arrays[name]
+    if expected.finite and array.dtype.kind == "f":
+        _require_finite(name, array)
+    if expected.below is not None and array.size:
+        below = sizes[expected.below] if isinstance(expected.below, str) else expected.below
+        wrong = array.min() if array.min() < 0 else array.max()
+        if not 0 <= wrong < below:
+            raise ModelError(f"array {name!r} has a value of {wrong}; expected values from 0 to below {below:,}")
+    if expected.indptr is not None:
+        end = sizes[expected.indptr]
+        if not len(array) or array[0] != 0 or array[-1] != end or (array[1:] < array[:-1]).any():
+            raise ModelError(f"array {name!r} must start at 0, never decrease, and end at {end:,}")
+    if expected.unique and array.size and np.bincount(array).max() > 1:
+        raise ModelError(f"array {name!r} has a value twice")
+
+
+def _require_finite(name: str, array: np.ndarray) -> None:
     if not np.isfinite(array).all():
-        raise ModelError(f"{name!r} holds numbers that are infinite or none")
-
-
-def in_8_bits(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a model with all that are rows of labels or of words in 8 bits."""
-    packed: dict[str, np.ndarray] = {}
-    for name, array in arrays.items():
-        is_rows = name.endswith(ROWS) and array.ndim == 2 and array.dtype == np.float32
-        packed |= QuantizedMatrix.of_floats(array).in_8_bits().to_arrays(name) if is_rows else {name: array}
-    return packed
+        raise ModelError(f"array {name!r} contains NaN or infinity")

@@ -360,3 +360,13 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_safetensors(path: Path, arrays: dict[str, Any]) -> None:
+    """Write arrays to a safetensors file with the permissions that the umask allows."""
+    from safetensors.numpy import save_file
+
+    save_file(arrays, path)  # leaves mode 0600
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)

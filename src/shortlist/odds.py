@@ -1,11 +1,13 @@
-"""Probabilities and log-odds."""
+"""Probabilities, log-odds, and logistic regression on a few columns."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Nearest to certainty that a probability counts for.
-SUREST = 1e-6
+# Probabilities are clipped to this distance from 0 and 1 before their log-odds are taken.
+CLIP = 1e-6
+# Pulls the weights towards their start; decides where there is next to nothing to learn from.
+L2 = 0.3
 
 
 def expit(odds: np.ndarray) -> np.ndarray:
@@ -18,6 +20,22 @@ def expit(odds: np.ndarray) -> np.ndarray:
 
 
 def log_odds(probabilities: np.ndarray) -> np.ndarray:
-    """log(p / (1 − p)), within bounds."""
-    inside = np.clip(np.asarray(probabilities, np.float32), SUREST, 1 - SUREST)
+    """log(p / (1 − p)) of clipped probabilities."""
+    inside = np.clip(np.asarray(probabilities, np.float32), CLIP, 1 - CLIP)
     return np.log(inside / (1 - inside))
+
+
+def fit_logistic(columns: np.ndarray, hits: np.ndarray, start: np.ndarray) -> list[float]:
+    """Logistic regression by Newton's method: a weight for each column of `columns`, and the bias last."""
+    columns = np.column_stack([columns.astype(np.float64), np.ones(len(columns))])
+    values = start.astype(np.float64)
+    penalty = L2 * np.eye(len(start))
+    for _ in range(30):
+        guess = expit(columns @ values)
+        gradient = columns.T @ (guess - hits) + penalty @ (values - start)
+        hessian = (columns * (guess * (1 - guess))[:, None]).T @ columns + penalty
+        step = np.linalg.solve(hessian, gradient)
+        values -= np.clip(step, -1, 1)
+        if np.abs(step).max() < 1e-6:
+            break
+    return values.tolist()

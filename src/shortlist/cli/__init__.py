@@ -14,14 +14,14 @@ from shortlist.errors import ShortlistError, Stopped
 
 COMMANDS = {
     "data": "shortlist.cli.data",
-    "train": "shortlist.cli.models",
+    "train": "shortlist.cli.train",
     "predict": "shortlist.cli.predict",
-    "evaluate": "shortlist.cli.models",
+    "evaluate": "shortlist.cli.evaluate",
     "report": "shortlist.cli.report",
     "compare": "shortlist.cli.compare",
     "serve": "shortlist.cli.serve",
     "card": "shortlist.cli.card",
-    "recipes": "shortlist.cli.models",
+    "recipes": "shortlist.cli.recipes",
     "completion": "shortlist.cli.completion",
 }
 
@@ -51,12 +51,10 @@ class Commands(click.Group):
             click.echo(f"shortlist: {stopped}", err=True)
             ctx.exit(130)
         except MemoryError:
-            click.echo(
-                "shortlist: there is not enough memory for this. Close other programs or use less data.", err=True
-            )
+            click.echo("shortlist: not enough memory. Close other programs, or use less data.", err=True)
             ctx.exit(2)
         except BrokenPipeError:
-            # Whoever read our output has had enough; Python must not complain when it flushes at exit.
+            # The reader of our output closed the pipe; Python must not complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(141)
         except OSError as error:
@@ -78,7 +76,7 @@ def shortlist() -> None:
     shortlist data split pairs.jsonl parts/      cut it into train and test
     shortlist train parts/ --out model/          train a model
     shortlist evaluate model/ parts/             measure it on the test part
-    shortlist report model/ parts/               see where it is good and where it is not
+    shortlist report model/ parts/               see where it is good and where it fails
     shortlist predict model/ "red shoes"         use it
     shortlist serve model/                       use it over HTTP, with a page
     """

@@ -1,4 +1,4 @@
-"""`shortlist card`: what there is to know about a model."""
+"""`shortlist card`: print the model card."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import click
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def card(model: str, as_json: bool) -> None:
-    """Print the card of MODEL: data, scores on held-out texts, what its scores mean, how far it searches, its size.
+    """Print the card of MODEL: its data, metrics on held-out texts, calibration, search effort and size.
 
     \b
     shortlist card model/
@@ -38,20 +38,20 @@ def _lines(content: dict[str, Any]) -> list[str]:
     if "P@1_as_stored" in storage:
         lines.append(f"P@1 as stored {storage['P@1_as_stored']:.2f}, as learnt {storage['P@1_as_learnt']:.2f} *")
     if content.get("scores"):
-        held_out = f"{data.get('held_out_texts', 0):,} texts held out"
+        held_out = f"{data.get('held_out_texts', 0):,} held-out texts"
         lines += ["", plain([held_out, ""], [[name, f"{value:.2f}"] for name, value in content["scores"].items()])]
     if content.get("search_effort", {}).get("of", 1) > 1:
         search_effort = content["search_effort"]
         lines += [
             "",
-            f"searches {search_effort['searched']:,} clusters of labels at an effort of 1; on held-out texts:",
+            f"searches {search_effort['searched']:,} clusters of labels; P@1 on held-out texts by the number searched:",
         ]
         lines.append(
             plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in search_effort["curve"]])
         )
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
-        lines += ["", f"what scores mean (calibration: {calibration['method']}), on texts held out even from that:"]
+        lines += ["", f"calibration ({calibration['method']}), on texts that it was not fitted on:"]
         rows = [
             [
                 f"{row['from']:.1f} to {row['to']:.1f}",
@@ -61,7 +61,7 @@ def _lines(content: dict[str, Any]) -> list[str]:
             ]
             for row in calibration["table"]
         ]
-        lines.append(plain(["score", "labels", "mean score", "share right"], rows))
+        lines.append(plain(["score", "labels", "mean score", "precision"], rows))
     if "P@1_as_stored" in storage:
-        lines += ["", "* on texts that the re-ranker has learnt from, too: to compare with each other only"]
+        lines += ["", "* on texts that the re-ranker has also learnt from: compare them with each other only"]
     return lines

@@ -14,6 +14,7 @@ from shortlist.arrays import Ragged, counts_to_indptr, row_numbers
 from shortlist.data.report import Report
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError
+from shortlist.lazy import sparse
 
 
 @dataclass(eq=False)
@@ -118,6 +119,26 @@ class Dataset:
         """The same texts over only those labels that occur."""
         used = self.label_frequencies > 0
         return self.relabelled([name for name, keep in zip(self.label_names, used, strict=True) if keep])
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that differ between data sets that training would tell apart."""
+        import hashlib
+
+        texts, labels = self.texts, self.labels
+        arrays = [texts.buffer[texts.offsets[0] : texts.offsets[-1]], texts.sizes, labels.indptr, labels.values]
+        if labels.weights is not None:
+            arrays.append(labels.weights)
+        for matrix in (self.features, self.label_features):
+            if matrix is not None:
+                rows = sparse.csr_array(matrix)
+                arrays += [rows.indptr, rows.indices, rows.data]
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(f"{len(array)};".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        for name in self.label_names:
+            digest.update(f"{name}\n{self.display_name(name)}\n".encode())
+        return digest.hexdigest()[:16]
 
     def write(self, path: str | Path, format: str | None = None, **options: Any) -> None:
         """Write the data set to a file or folder; the format follows from the name unless given.

@@ -87,3 +87,8 @@ def _start_pool(numbers):
     """numba says which pool it has once it has started it."""
     for i in numba.prange(len(numbers)):
         numbers[i] = 0
+
+
+def n_threads() -> int:
+    """The number of threads in force here."""
+    return int(numba.get_num_threads())

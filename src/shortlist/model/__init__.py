@@ -1,6 +1,6 @@
-"""Trained models: what they can do, how they are stored, and the recipes that make them."""
+"""Trained models: predicting, explaining, saving and loading."""
 
-from shortlist.model.base import Model, Prediction
-from shortlist.model.registry import list_recipes, load, train
+from shortlist.model.folder import load
+from shortlist.model.model import Model, Prediction, WordEffect
 
-__all__ = ["Model", "Prediction", "list_recipes", "load", "train"]
+__all__ = ["Model", "Prediction", "WordEffect", "load"]

@@ -1,1 +1,1 @@
-"""The training loop: batches, schedule, checkpoints."""
+"""Training: from a data set and a recipe to a model."""

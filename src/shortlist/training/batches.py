@@ -1,4 +1,4 @@
-"""Batches: texts of about equal length, so that short ones do not wait for long ones, or features with shortlists."""
+"""Batches: texts of about equal length, so that short texts carry little padding; or features with candidates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from shortlist.arrays import Ragged
 from shortlist.kernels.shortlists import join_shortlists
 
-# Texts are shuffled, then sorted by length within runs of so many batches, so that batches stay random enough.
+# Texts are shuffled, then sorted by length within runs of this many batches, so that batches stay random enough.
 BATCHES_PER_RUN = 50
 
 
 class Batch(NamedTuple):
-    """What an encoder takes, the right labels, and the labels each text sees (None: those its learner chooses)."""
+    """What a network takes, the labels of each text, and its candidates (None: the learner chooses)."""
 
     inputs: np.ndarray
     positives: Ragged
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
 
 class Batches(Protocol):
-    """Where a training loop gets its batches from."""
+    """Where the training loop gets its batches from."""
 
     lengths: np.ndarray
 
@@ -32,7 +32,7 @@ class Batches(Protocol):
 
 
 class WordBatches:
-    """Texts as word ids, with all that is behind `max_words` cut off; in another order each time if `shuffle`."""
+    """Texts as the ids of their first `max_words` words, in a new order every time if `shuffle`."""
 
     def __init__(
         self, word_ids: Ragged, labels: Ragged, max_words: int = 32, padding: int = -1, shuffle: bool = False
@@ -48,15 +48,15 @@ class WordBatches:
 
 @dataclass
 class FeatureBatches:
-    """Features that are given, and labels for each text to be trained on beside its own and `n_random` others.
+    """Fixed features; each text sees its own labels, its candidates, and `n_random` labels drawn at random.
 
-    shortlists  texts × K labels, -1 for none; None for all labels
+    candidates  texts × K labels, -1 for none
     """
 
     features: np.ndarray
     labels: Ragged
     n_labels: int
-    shortlists: np.ndarray | None = None
+    candidates: np.ndarray
     n_random: int = 0
 
     @property
@@ -65,17 +65,15 @@ class FeatureBatches:
 
     def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
         positives = self.labels.take(rows)
-        if self.shortlists is None:
-            return Batch(self.features[rows], positives)
         others = rng.integers(self.n_labels, size=(len(rows), self.n_random), dtype=np.int32)
-        most = self.shortlists.shape[1] + self.n_random + int(positives.counts.max(initial=0))
-        candidates = np.empty((len(rows), most), np.int32)
-        join_shortlists(self.shortlists, rows, others, positives.indptr, positives.values, candidates)
+        width = self.candidates.shape[1] + self.n_random + int(positives.counts.max(initial=0))
+        candidates = np.empty((len(rows), width), np.int32)
+        join_shortlists(self.candidates, rows, others, positives.indptr, positives.values, candidates)
         return Batch(self.features[rows], positives, candidates)
 
 
 def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> Iterator[np.ndarray]:
-    """The rows of each batch of one epoch; the same seed and epoch give the same batches."""
+    """The rows of each batch of one epoch. The same seed and epoch give the same batches."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     run = batch_size * BATCHES_PER_RUN
@@ -89,7 +87,7 @@ def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -
 
 
 def padded(word_ids: Ragged, rows: np.ndarray, max_words: int, padding: int) -> np.ndarray:
-    """The first `max_words` word ids of each row, side by side, as wide as the longest of them."""
+    """The first `max_words` word ids of each row, side by side, padded to the longest of them."""
     part = word_ids.take(rows)
     counts = np.minimum(part.counts, max_words)
     width = max(int(counts.max(initial=0)), 1)

@@ -1,7 +1,7 @@
-"""Checkpoints: everything training needs to go on, written all or nothing, so that a kill costs minutes at most.
+"""Checkpoints: everything that resuming needs, written all or nothing, so that a kill costs minutes at most.
 
 A folder holds `state` (the latest checkpoint), `best` (the arrays of the best epoch so far), and `metrics.jsonl`.
-Arrays are .npy files, which are written and read without a copy in memory.
+Arrays are .npy files, which are written and read without a second copy in memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STATE, BEST, METRICS = "state", "best", "metrics.jsonl"
 
 
 class Checkpoints:
-    """The checkpoints of one training.
+    """The checkpoints of one phase of training.
 
-    identity  what must be the same for a checkpoint to fit: the recipe's settings and a fingerprint of the data
+    identity  what must match for resuming: the recipe, its options, and a fingerprint of the data
     """
 
     def __init__(self, folder: str | Path, identity: dict[str, Any], seconds_between: float = 600.0) -> None:
@@ -34,7 +34,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether it is time for the next checkpoint."""
         return time.monotonic() - self._last >= self.seconds_between
 
     def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
@@ -50,24 +50,24 @@ class Checkpoints:
         for name, value in self.identity.items():
             if facts["identity"].get(name) != value:
                 raise DataError(
-                    f"{self.folder}: the unfinished training there had {name} = {facts['identity'].get(name)!r}, this "
-                    f"one has {value!r}. Go on with the same data and options, or remove the folder to start over."
+                    f"{self.folder}: the interrupted training there had {name} = {facts['identity'].get(name)!r}, this "
+                    f"one has {value!r}. Resume with the same data and options, or remove the folder to start over."
                 )
         return arrays, facts
 
     def refuse_to_overwrite(self) -> None:
-        """Hours of work are not to be lost for want of an option."""
+        """Raise an error if there is a checkpoint: nobody should lose hours of work by forgetting --resume."""
         if self._holds_training():
             raise DataError(
-                f"{self.folder} holds an unfinished training. Go on with it (--resume; resume=True in Python), or "
+                f"{self.folder} holds an interrupted training. Continue it (--resume; resume=True in Python), or "
                 "remove the folder to start over."
             )
 
     def _holds_training(self) -> bool:
-        """Whether there is a checkpoint, once it is put right what a killed writer left behind.
+        """Whether there is a checkpoint, after clearing up what a killed writer left behind.
 
-        One that was killed between the two renames has moved the checkpoint before aside; anything else is waste,
-        and as large as a checkpoint.
+        A writer that was killed between its two renames has moved the previous checkpoint aside; anything else that it
+        left is useless, and as large as a checkpoint.
         """
         for name in (STATE, BEST):
             for aside in self.folder.glob(f".{name}.*.old"):
@@ -75,11 +75,11 @@ class Checkpoints:
                     shutil.rmtree(aside)
                 else:
                     aside.rename(self.folder / name)
-        for waste in self.folder.glob(".*.partial"):
-            if waste.is_dir():
-                shutil.rmtree(waste)
+        for leftover in self.folder.glob(".*.partial"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
             else:
-                waste.unlink()
+                leftover.unlink()
         return (self.folder / STATE / FACTS).exists()
 
     def save_best(self, arrays: dict[str, np.ndarray]) -> None:
@@ -89,14 +89,14 @@ class Checkpoints:
         return read_arrays(self.folder / BEST)[0]
 
     def write_metrics(self, records: list[dict[str, Any]]) -> None:
-        """All records so far, one JSON line each."""
+        """All records so far, as JSON lines."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with write_atomically(self.folder / METRICS) as file:
             file.writelines(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """A folder of arrays and facts, in place of the one before."""
+    """Write a folder of arrays and facts, in place of the previous one."""
     with write_folder_atomically(folder) as beside:
         for name, array in arrays.items():
             np.save(beside / f"{name}.npy", array, allow_pickle=False)

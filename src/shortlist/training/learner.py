@@ -1,9 +1,7 @@
-"""What learns: an encoder, one head or two, and their optimisers; one step on a batch at a time."""
+"""What learns: an encoder's network, the label rows behind a residual block, and their optimisers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,152 +9,160 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.heads.head import Head
-from shortlist.heads.label_rows import LabelRows, has_short_products
-from shortlist.kernels.threads import use_threads
+from shortlist.kernels.shortlists import add_wanted
 from shortlist.labels.tree import LabelTree
-from shortlist.shortlisters.clusters import top_clusters, with_positives
+from shortlist.stages.candidates import top_clusters
+from shortlist.stages.stage import with_prefix
 from shortlist.training.batches import Batch
+from shortlist.training.device_rows import DeviceRows
+from shortlist.training.label_rows import Candidates, Clusters, LabelRows, has_fast_bfloat16
 from shortlist.training.memory import keep_freed_memory
-from shortlist.training.word_optimiser import WordOptimiser
+from shortlist.training.networks.residual import ResidualBlock
+from shortlist.training.optimization import WordOptimizer
 
 
 @dataclass(frozen=True)
-class Shortlisting:
-    """How a meta head shortlists: the clusters, how many of them a text sees, and in whose form."""
+class ClusterSearch:
+    """How a meta-classifier chooses candidates: the clusters, how many of them a text sees, and LightXML's variant."""
 
     tree: LabelTree
-    top: int
+    n_searched: int
     lightxml: bool = False
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Losses of a step; of the clusters that hold a positive, how many there were and the meta head had found."""
+    """Losses of a step; and of the clusters with a positive label, how many there were and were found."""
 
     loss: float
     meta_loss: float = 0.0
-    wanted: int = 0
-    found: int = 0
+    n_positive_clusters: int = 0
+    n_found_clusters: int = 0
+
+
+class Head:
+    """Label rows behind a residual block, or behind nothing."""
+
+    def __init__(self, rows: LabelRows, device: torch.device, residual: bool = True, identity: bool = False) -> None:
+        n_features = rows.weights.shape[1]
+        self.block = ResidualBlock(n_features, identity).to(device) if residual else nn.Identity()
+        self.rows: Any = rows if device.type == "cpu" else DeviceRows(rows, device)
+
+    def learn(
+        self, features: Tensor, candidates: Candidates, positives: Ragged, learning_rate: float, logits_out: Any = None
+    ) -> float:
+        """One step of the rows. Returns the loss, and adds the gradient to `features.grad`."""
+        hidden = self.block(features)
+        loss, gradient = self.rows.step(hidden.detach(), candidates, positives, learning_rate, logits_out)
+        hidden.backward(torch.as_tensor(gradient))
+        return loss
+
+    def arrays(self) -> Arrays:
+        """What prediction needs: weights, biases, and the effective matrix of the block."""
+        arrays = {name: array for name, array in self.rows.arrays().items() if name in ("weights", "biases")}
+        if isinstance(self.block, ResidualBlock):
+            was_training = self.block.training
+            self.block.eval()  # power iteration is for training
+            weight: Tensor = self.block.linear.weight  # type: ignore[assignment]
+            arrays["block"] = weight.detach().cpu().numpy().copy()
+            self.block.train(was_training)
+        return arrays
 
 
 class Learner:
-    """An encoder and its heads in training.
+    """A network and its label rows in training.
 
-    Without `shortlisting` every text sees all labels, or the candidates that its batch brings. With it, a meta head
-    over clusters learns on all clusters and the labels' head on those of the clusters that the meta head ranks best,
-    and of the positives' clusters.
+    Without `search`, a text sees all labels, or the candidates of its batch. With it, a meta-classifier learns on all
+    clusters, and the label rows learn on the labels of the clusters that it ranks best, and of the positives' clusters.
     """
 
     def __init__(
         self,
-        encoder: Any,
+        network: Any,
         n_labels: int,
         labels_per_text: float,
-        shortlisting: Shortlisting | None = None,
+        search: ClusterSearch | None = None,
         seed: int = 0,
-        threads: int | None = None,
         device: str = "cpu",
         identity: bool = False,
     ) -> None:
-        """`identity`: the labels' residual block starts as the identity, not at random."""
+        """`identity`: the residual block of the label rows starts as the identity, not at random."""
         keep_freed_memory()
-        self.device = chosen_device(device)
-        self.encoder = encoder.to(self.device)
-        self.shortlisting, self.threads = shortlisting, threads
-        rows = LabelRows.start(n_labels, encoder.n_features, labels_per_text / n_labels, seed)
-        self.extreme = Head(rows, self.device, identity=identity)
-        self.meta = None
-        if shortlisting is not None:
-            tree = shortlisting.tree
-            meta_rows = LabelRows.start(
-                tree.n_clusters, encoder.n_features, labels_per_text / tree.n_clusters, seed + 1
-            )
-            self.meta = Head(meta_rows, self.device, residual=not shortlisting.lightxml)
+        self.device = find_device(device)
+        self.network, self.search = network.to(self.device), search
+        rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed)
+        self.heads = {"rows": Head(rows, self.device, identity=identity)}
+        if search is not None:
+            tree = search.tree
+            prior = labels_per_text / tree.n_clusters
+            meta_rows = LabelRows.start(tree.n_clusters, network.n_features, prior, seed + 1)
+            self.heads["meta"] = Head(meta_rows, self.device, residual=not search.lightxml)
             self._row_of_label = np.empty(n_labels, np.int64)
             self._row_of_label[tree.order] = np.arange(n_labels)
-        self._modules = nn.ModuleDict(
-            {"encoder": self.encoder, **{f"{n}_block": h.block for n, h in self.heads.items()}}
-        )
-        vectors = encoder.words.weight if hasattr(encoder, "words") else None
-        self._words = None if vectors is None else WordOptimiser(vectors)
-        dense = [parameter for parameter in self._modules.parameters() if parameter is not vectors]
-        self._dense = torch.optim.Adam(dense)
+        blocks = {f"{name}_block": head.block for name, head in self.heads.items()}
+        self._modules = nn.ModuleDict({"network": self.network, **blocks})
+        vectors = network.words.weight if _has_sparse_words(network) else None
+        self._words = None if vectors is None else WordOptimizer(vectors)
+        self._adam = torch.optim.Adam([p for p in self._modules.parameters() if p is not vectors])
 
-    @property
-    def heads(self) -> dict[str, Head]:
-        return {"extreme": self.extreme} | ({} if self.meta is None else {"meta": self.meta})
-
-    def step(self, batch: Batch, rate: float, detached: bool = False) -> StepResult:
-        """Learn from one batch.
-
-        `detached`: the labels' head learns, but what it would have the encoder change is not passed on.
-        """
+    def step(self, batch: Batch, learning_rate: float, detach: bool = False) -> StepResult:
+        """Learn from one batch. `detach`: the label rows learn, but do not move the encoder."""
         self._modules.train()
-        with torch_threads(self.threads):
-            inputs = torch.from_numpy(batch.inputs).to(self.device)
-            short = self.device.type == "cpu" and has_short_products()
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=short):
-                features = self.encoder(inputs)
-            shared = features.detach().float().requires_grad_()
-            if self.meta is not None:
-                result = self._shortlisted_step(shared, batch.positives, rate, detached)
-            else:
-                result = StepResult(self.extreme.learn(shared, lambda inner: self._step_on_rows(inner, batch, rate)))
-            if features.requires_grad:
-                features.backward(shared.grad.to(features.dtype))
-            for group in self._dense.param_groups:
-                group["lr"] = rate
-            self._dense.step()
-            self._dense.zero_grad()
-            if self._words is not None:
-                self._words.step(rate)
+        inputs = torch.from_numpy(batch.inputs).to(self.device)
+        fast = self.device.type == "cpu" and has_fast_bfloat16()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=fast):
+            features = self.network(inputs)
+        shared = features.detach().float().requires_grad_()
+        if self.search is None:
+            loss = self.heads["rows"].learn(shared, batch.candidates, batch.positives, learning_rate)
+            result = StepResult(loss)
+        else:
+            result = self._step_on_clusters(shared, batch.positives, learning_rate, detach, self.search)
+        if features.requires_grad:
+            features.backward(shared.grad.to(features.dtype))
+        for group in self._adam.param_groups:
+            group["lr"] = learning_rate
+        self._adam.step()
+        self._adam.zero_grad()
+        if self._words is not None:
+            self._words.step(learning_rate)
         return result
 
-    def _step_on_rows(self, inner: Any, batch: Batch, rate: float) -> tuple[float, Any]:
-        """On the candidates of the batch, or on all labels where it has none."""
-        rows = self.extreme.rows
-        if batch.candidates is None:
-            return rows.step_on_all(inner, batch.positives, rate, self.threads)
-        return rows.step_on_labels(inner, batch.candidates, batch.positives, rate, self.threads)
-
-    def _shortlisted_step(self, shared: Tensor, positives: Ragged, rate: float, detached: bool) -> StepResult:
-        assert self.meta is not None
-        assert self.shortlisting is not None
-        tree, meta, threads = self.shortlisting.tree, self.meta, self.threads
+    def _step_on_clusters(
+        self, shared: Tensor, positives: Ragged, learning_rate: float, detach: bool, search: ClusterSearch
+    ) -> StepResult:
+        tree = search.tree
         logits = np.empty((len(positives), tree.n_clusters), np.float32)
-        wanted = distinct(Ragged(positives.indptr, tree.cluster_of_label[positives.values]), tree.n_clusters)
-        meta_loss = meta.learn(shared, lambda inner: meta.rows.step_on_all(inner, wanted, rate, threads, logits))
-        clusters, found = with_positives(top_clusters(logits, self.shortlisting.top, threads), wanted)
+        right = Ragged(positives.indptr, tree.cluster_of_label[positives.values]).distinct(tree.n_clusters)
+        meta_loss = self.heads["meta"].learn(shared, None, right, learning_rate, logits)
+        clusters, n_found = with_positives(top_clusters(logits, search.n_searched), right)
         rows = Ragged(positives.indptr, self._row_of_label[positives.values])
-        loss = self.extreme.learn(
-            shared.detach().requires_grad_() if detached else shared,
-            lambda inner: self.extreme.rows.step_on_clusters(inner, clusters, tree.cluster_starts, rows, rate, threads),
-        )
-        return StepResult(loss, meta_loss, len(wanted.values), found)
+        features = shared.detach().requires_grad_() if detach else shared
+        loss = self.heads["rows"].learn(features, Clusters(clusters, tree.cluster_starts), rows, learning_rate)
+        return StepResult(loss, meta_loss, len(right.values), n_found)
 
-    def for_prediction(self) -> dict[str, np.ndarray]:
-        """The arrays that a model predicts with."""
-        arrays = {f"encoder.{name}": array for name, array in self.encoder.to_arrays().items()}
-        for head_name, head in self.heads.items():
-            arrays |= {f"{head_name}.{name}": array for name, array in head.to_arrays().items()}
+    def for_prediction(self) -> Arrays:
+        """The arrays that a model predicts with: "encoder.…", "rows.…", "meta.…"."""
+        arrays = with_prefix("encoder", self.network.arrays())
+        for name, head in self.heads.items():
+            arrays |= with_prefix(name, head.arrays())
         return arrays
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes in training, to go on from later."""
-        tensors = {f"module.{name}": tensor for name, tensor in self._modules.state_dict().items()}
+    def state(self) -> Arrays:
+        """Everything that changes in training, to resume from."""
+        tensors = with_prefix("module", self._modules.state_dict())
         if self._words is not None:
-            tensors |= {f"words.{name}": tensor for name, tensor in self._words.state().items()}
-        for number, moments in self._dense.state_dict()["state"].items():
-            tensors |= {f"adam.{number}.{name}": tensor for name, tensor in moments.items()}
+            tensors |= with_prefix("words", self._words.state())
+        for number, moments in self._adam.state_dict()["state"].items():
+            tensors |= with_prefix(f"adam.{number}", moments)
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-        for head_name, head in self.heads.items():
-            arrays |= {f"rows.{head_name}.{name}": array for name, array in head.rows.to_arrays().items()}
+        for name, head in self.heads.items():
+            arrays |= with_prefix(f"head.{name}", head.rows.arrays())
         return arrays
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore(self, arrays: Arrays) -> None:
         """Become what `state` saved."""
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         modules = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
@@ -169,22 +175,32 @@ class Learner:
             if name.startswith("adam."):
                 _, number, what = name.split(".")
                 moments.setdefault(int(number), {})[what] = tensor.clone()  # Adam would take it as its own
-        self._dense.load_state_dict({**self._dense.state_dict(), "state": moments})
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": moments})
         for head_name, head in self.heads.items():
             for name, value in vars(head.rows).items():
-                if f"rows.{head_name}.{name}" in arrays:
-                    value[...] = (arrays if isinstance(value, np.ndarray) else tensors)[f"rows.{head_name}.{name}"]
+                if f"head.{head_name}.{name}" in arrays:
+                    saved = arrays if isinstance(value, np.ndarray) else tensors
+                    value[...] = saved[f"head.{head_name}.{name}"]
 
 
-def distinct(rows: Ragged, n_values: int) -> Ragged:
-    """Each row with no value twice, in rising order."""
-    pairs = np.unique(rows.row_ids.astype(np.int64) * n_values + rows.values)
-    counts = np.bincount(pairs // n_values, minlength=len(rows))
-    return Ragged(counts_to_indptr(counts), (pairs % n_values).astype(np.int32))
+def _has_sparse_words(network: Any) -> bool:
+    words = getattr(network, "words", None)
+    return isinstance(words, nn.Embedding) and words.sparse
 
 
-def chosen_device(name: str) -> torch.device:
-    """The device of this name; "auto" is CUDA where there is one."""
+def with_positives(clusters: np.ndarray, positives: Ragged) -> tuple[np.ndarray, int]:
+    """The clusters of each text with missing positive clusters appended, -1 for none; how many were not missing.
+
+    No cluster may occur twice in a row of `positives`.
+    """
+    k = clusters.shape[1]
+    extended = np.empty((len(clusters), k + int(positives.counts.max(initial=0))), np.int32)
+    extended[:, :k] = clusters
+    return extended, add_wanted(extended, k, positives.indptr, positives.values)
+
+
+def find_device(name: str) -> torch.device:
+    """The device with this name; "auto" is CUDA where it is available."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -192,25 +208,11 @@ def chosen_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise OptionError(f"device {name!r} cannot be used here ({reason}); use cpu, cuda or auto") from None
+        raise OptionError(f"device {name!r} is not available ({reason}); use cpu, cuda or auto") from None
     return device
 
 
-@contextmanager
-def torch_threads(threads: int | None) -> Iterator[None]:
-    """Run the block with this many threads in numba and torch (None: as many as there are cores)."""
-    # When numba's threads start they set torch's number of threads, too; so they come first.
-    with use_threads(threads) as n_threads:
-        before = torch.get_num_threads()
-        torch.set_num_threads(n_threads)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
-
-
-def need_finite(arrays: dict[str, np.ndarray]) -> None:
-    """Refuse weights that are no longer numbers."""
+def require_finite(arrays: Arrays) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DataError(f"training went astray: {name} holds values that are not finite. Lower the rate.")
+            raise DataError(f"training diverged: {name} contains NaN or infinity. Lower the learning rate.")

@@ -1,10 +1,9 @@
-"""What a training will need, counted before it starts."""
+"""The memory that training needs, computed before it starts."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
-import os
 from pathlib import Path
 
 from shortlist.errors import OptionError
@@ -12,44 +11,41 @@ from shortlist.errors import OptionError
 log = logging.getLogger("shortlist")
 
 GB = 1e9
-# mallopt's numbers for "give memory back when so much is free" and "ask the system for pieces of this size".
+# mallopt's parameters: return memory to the system above this much free, and map larger pieces on their own.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
-# Trainings that begin side by side, each in a process of its own, and will want the same memory.
-side_by_side = 1
+# Trainings that start at the same time in other processes and compete for the same memory.
+n_parallel = 1
 
 
 def free_memory() -> int:
-    """Bytes that can still be had: of the machine, and of the group of processes where it has a limit."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Bytes that this process can still get, from the machine and within its control group."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                free = int(line.split()[1]) * 1024
         limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
-        if limit != "max":
-            free = min(free, int(limit) - int(used))
-    except (OSError, ValueError, IndexError):
-        pass  # not Linux, or no such limit
-    return free
+        return free if limit == "max" else min(free, int(limit) - int(used))
+    except (OSError, ValueError):
+        return free  # no such limit
 
 
-def need_memory(sizes: dict[str, int], what_helps: str) -> None:
-    """Tell how much memory will be needed for what, and refuse if there is less."""
+def require_memory(sizes: dict[str, int], advice: str) -> None:
+    """Log how much memory is needed for what, and raise an error if there is less."""
     total, free = sum(sizes.values()), free_memory()
     parts = ", ".join(f"{name} {size / GB:.2f}" for name, size in sizes.items() if size >= GB / 100)
     needs = f"needs about {total / GB:.2f} GB" + (f" ({parts})" if parts else "")
     log.info("memory: %s; %.1f GB are free", needs, free / GB)
-    if total * side_by_side > free:
-        times = f", {side_by_side} times at once (parallel)" if side_by_side > 1 else ""
-        raise OptionError(f"training {needs}{times}, and {free / GB:.1f} GB are free. {what_helps}")
+    if total * n_parallel > free:
+        times = f", {n_parallel} times at once (parallel)" if n_parallel > 1 else ""
+        raise OptionError(f"training {needs}{times}, and {free / GB:.1f} GB are free. {advice}")
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what training frees in every step, for the next one; a seventh of the time went there."""
+    """Let the C library keep freed memory for the next step: returning it took a seventh of the time."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
-        return  # another C library than GNU's
+        return  # not the GNU C library
     mallopt(MMAP_THRESHOLD, 32 << 20)
     mallopt(TRIM_THRESHOLD, 1 << 30)

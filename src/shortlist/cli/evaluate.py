@@ -1,0 +1,132 @@
+"""`shortlist evaluate`: metrics of a model, or of a file of predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
+from shortlist.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from shortlist.data import Dataset
+
+
+@click.command()
+@click.argument("predictions", type=click.Path())
+@click.argument("truth", type=click.Path())
+@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and quantiles.")
+@click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
+@unseen_option
+@click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
+@click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
+@click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
+@click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reading_options
+def evaluate(
+    predictions: str,
+    truth: str,
+    train_source: str | None,
+    ks: str,
+    unseen: Literal["count", "ignore"],
+    intervals: bool,
+    filter_file: str | None,
+    a: float,
+    b: float,
+    as_json: bool,
+    reading: dict[str, Any],
+) -> None:
+    """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
+
+    TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities. A file of
+    predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …], "scores": […]}.
+
+    \b
+    shortlist evaluate model/ parts/
+    shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
+    shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
+    """
+    from shortlist.data import Dataset
+    from shortlist.data.predictions import read_predictions
+    from shortlist.evaluation import evaluate as measure
+    from shortlist.evaluation.filters import most_per_text
+    from shortlist.model.format import is_model
+
+    cut = _ranks(ks)
+    if is_model(Path(truth)):
+        raise OptionError(f"{truth} is a model: give the model (or predictions) first and the truth second.")
+    if Path(predictions).is_dir() and not is_model(Path(predictions)):
+        raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
+    truth_data = read_and_tell(truth, part_to_read(truth, "test"), reading)
+    train_data = _train_data(truth, train_source, reading)
+    filter_pairs = _filter_pairs(filter_file, truth_data)
+    # Labels that are filtered out make room for the next ones.
+    places = max(cut) + (0 if filter_pairs is None else most_per_text(filter_pairs[:, 0]))
+    if Path(predictions).is_dir():
+        from shortlist.model import load
+
+        predicted = load(predictions).predict_dataset(truth_data, places)
+    else:
+        predicted = read_predictions(predictions)
+        if not isinstance(predicted, Dataset):
+            predicted = _by_label_id(predicted, places, predictions, truth, truth_data)
+    result = measure(
+        predicted,
+        truth_data,
+        train=train_data,
+        k=cut,
+        filter_pairs=filter_pairs,
+        unseen=unseen,
+        a=a,
+        b=b,
+        intervals=intervals,
+    )
+    click.echo(json.dumps(result.to_json()) if as_json else result.table())
+
+
+def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Dataset) -> Dataset:
+    """Predictions from a matrix of scores, whose label ids mean something only if the truth has the same ids."""
+    from shortlist.arrays import Ragged, counts_to_indptr
+    from shortlist.data import Dataset
+    from shortlist.evaluation.inputs import top_scores
+
+    if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
+        raise DataError(
+            f"{path} has scores for {scores.shape[1]:,} label ids; {truth} has {truth_data.n_labels:,} labels"
+            f"{'' if Path(truth).is_dir() else ' by name'}. Give the Repository folder that the ids belong to, or "
+            'predictions by name, one {"labels": [best, second, …]} per line.'
+        )
+    if scores.shape[0] != len(truth_data):
+        raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
+    ids = top_scores(scores, places)
+    labels = Ragged(counts_to_indptr((ids >= 0).sum(axis=1)), ids[ids >= 0])
+    return Dataset(truth_data.texts, labels, truth_data.label_names)
+
+
+def _ranks(ks: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(k) for k in ks.split(","))
+    except ValueError:
+        raise OptionError(f"-k is {ks!r}; expected comma-separated whole numbers such as 1,3,5") from None
+
+
+def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -> Dataset | None:
+    if train_source is None and "train" in parts_in(truth):
+        train_source = truth
+    if train_source is None:
+        return None
+    return read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+
+
+def _filter_pairs(path: str | None, truth: Dataset) -> Any:
+    if path is None:
+        return truth.filter_pairs
+    from shortlist.data.options import ReadOptions
+    from shortlist.data.report import Report
+    from shortlist.data.repository import read_filter_pairs
+
+    return read_filter_pairs(Path(path), truth, Report(), ReadOptions(show_progress=False))

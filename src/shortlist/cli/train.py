@@ -1,0 +1,118 @@
+"""`shortlist train`: train a model and save it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shortlist.cli.reading import part_to_read, read_and_tell, reading_options
+
+
+def option_value(text: str) -> Any:
+    """JSON values (numbers, true, lists) as what they are, anything else as a string."""
+    for read in (json.loads, float):  # .5 is a number to everybody but JSON
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _options(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{item!r} is not NAME=VALUE")
+        options[name.replace("-", "_")] = option_value(value)
+    return options
+
+
+def use_recipe(name: str) -> None:
+    """Let child processes find a recipe that was named by module: they inherit the environment."""
+    from shortlist.recipes.recipe import VARIABLE
+
+    if ":" in name:
+        known = [known for known in os.environ.get(VARIABLE, "").split(",") if known]
+        os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, name]))
+
+
+@click.command()
+@click.argument("source")
+@click.option("--recipe", default="centroid", show_default=True,
+              help="Name of a recipe (see `shortlist recipes`), or package.module:NAME.")  # fmt: skip
+@click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
+@click.option("--set", "options", multiple=True, callback=_options, metavar="NAME=VALUE",
+              help="Set an option of the recipe. `shortlist recipes RECIPE` lists them.")  # fmt: skip
+@click.option("--threads", type=int, help="Number of threads; all cores by default.")
+@click.option("--device", help="cpu, cuda, or auto (CUDA where it is available).")
+@click.option("--seed", type=int, help="Random seed. The same seed, data and threads give the same model.")
+@click.option("--ensemble", default=1, show_default=True, help="Number of models whose scores are averaged.")
+@click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
+@click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted training.")
+@reading_options
+def train(
+    source: str,
+    recipe: str,
+    out: str,
+    options: dict[str, Any],
+    threads: int | None,
+    device: str | None,
+    seed: int | None,
+    ensemble: int,
+    parallel: int,
+    bits: int,
+    resume: bool,
+    reading: dict[str, Any],
+) -> None:
+    """Train a model on SOURCE (a file, or a folder with a train part) and save it.
+
+    Set options of the recipe with --set NAME=VALUE, once for each option. `shortlist recipes astec` lists the options
+    of astec with their meanings, ranges and defaults.
+
+    A long training writes checkpoints to OUT.checkpoints. If it is interrupted, rerun the same command with --resume.
+
+    \b
+    shortlist train pairs.jsonl --recipe inceptionxml+ --out model/
+    shortlist train parts/ --recipe astec --set n_epochs=5 --set dropout=0.3 --out model/
+    shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
+    shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
+    """
+    from shortlist.model.folder import check_bits, check_replaceable
+    from shortlist.recipes import get_recipe
+    from shortlist.training.train import train as train_model
+
+    folder = Path(out)
+    check_bits(bits)
+    check_replaceable(folder)  # before the work, not after it
+    use_recipe(recipe)
+    given = {"threads": threads, "device": device, "seed": seed}
+    options |= {name: value for name, value in given.items() if value is not None}
+    checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
+    if "checkpoint_dir" in get_recipe(recipe).option_names:
+        options.setdefault("checkpoint_dir", str(checkpoints))
+    if resume:
+        options["resume"] = True
+    dataset = read_and_tell(source, part_to_read(source, "train"), reading)
+    start = time.perf_counter()
+    model = train_model(dataset, recipe, ensemble, parallel, **options)
+    model.save(out, bits)
+    if options.get("checkpoint_dir") == str(checkpoints):
+        _remove(checkpoints)  # the model is safe now
+    click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")
+
+
+def _remove(folder: Path) -> None:
+    """Rename before removing: half a folder of checkpoints would look like a damaged one."""
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)

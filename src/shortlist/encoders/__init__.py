@@ -1,1 +1,0 @@
-"""From word ids to features. An encoder knows nothing about labels."""

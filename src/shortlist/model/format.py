@@ -1,0 +1,203 @@
+"""The file format of model folders: the config, checksums, and arrays and strings that stay where they are."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+
+from shortlist.arrays import Arrays
+from shortlist.errors import ModelError
+from shortlist.files import ArrayFacts, safetensors_header
+
+FORMAT = "shortlist-model"
+FORMAT_VERSION = 4
+CONFIG, CARD, CURVES = "config.json", "card.json", "metrics.jsonl"
+LABELS, DISPLAY_NAMES = "labels.txt", "display_names.txt"
+DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
+# What a file of a model can be called: nothing that could lead elsewhere on any system.
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+MAX_CONFIG_BYTES = 1 << 26
+
+
+class FileFacts(msgspec.Struct):
+    """A file as it was saved."""
+
+    bytes: int
+    xxh3: str  # 128 bits; as fast as memory, so that it is compared at every load
+
+
+class StageConfig(msgspec.Struct):
+    """A stage: its place in the pipeline, its kind, and the numbers that are not arrays."""
+
+    stage: str
+    kind: str
+    config: dict[str, Any]
+
+
+class ModelConfig(msgspec.Struct):
+    """The content of `config.json`. An ensemble has several members, each a list of stages."""
+
+    format: str
+    format_version: int
+    shortlist_version: str
+    recipe: str
+    options: dict[str, Any]
+    n_labels: int
+    members: list[list[StageConfig]]
+    calibration: StageConfig | None
+    files: dict[str, FileFacts]
+    xxh3: str = ""  # of everything else
+
+
+def identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        facts = folder.stat()
+    except (OSError, ValueError):
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def read_contents(folder: Path, config: ModelConfig) -> dict[str, Any]:
+    """The content of each file. Files are opened once: what is compared with the checksum is what will be used."""
+    contents: dict[str, Any] = {}
+    for name, facts in config.files.items():
+        if not FILE_NAME.fullmatch(name):
+            raise ModelError(f"{folder}: {CONFIG} names a file outside the folder ({name!r:.60}).")
+        with _opened(folder, name) as file:
+            same_size = os.fstat(file.fileno()).st_size == facts.bytes
+            if same_size:  # otherwise it may be of any size
+                contents[name] = mapped(file) if name.endswith(".safetensors") else file.read()
+            if not same_size or checksum(contents[name]) != facts.xxh3:
+                raise ModelError(
+                    f"{folder}: {name} is not the file that was saved (size or checksum differ). Fetch it again."
+                )
+    return contents
+
+
+@contextmanager
+def _opened(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A file of a model, if it is a regular file: reading a pipe or a device might never end."""
+
+    def open_at_once(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    try:
+        with open(folder / name, "rb", opener=open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ModelError(f"{folder}: {name} is not a file but something else. Fetch the whole folder again.")
+            yield file
+    except FileNotFoundError:
+        raise ModelError(f"{folder}: {name} is missing. Fetch the whole folder again.") from None
+    except OSError as error:
+        raise ModelError(f"{folder}: {name} cannot be read: {error.strerror or error}.") from None
+
+
+def mapped(file: BinaryIO) -> Any:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+
+
+def _config_content(folder: Path) -> tuple[bytes, float]:
+    """The bytes of the config, and when it was written."""
+    with _opened(folder, CONFIG) as file:
+        facts = os.fstat(file.fileno())
+        if facts.st_size > MAX_CONFIG_BYTES:
+            raise ModelError(f"{folder}: {CONFIG} is damaged (it has {facts.st_size:,} bytes). Fetch the model again.")
+        return file.read(), facts.st_mtime
+
+
+def read_config(folder: Path) -> tuple[ModelConfig, float]:
+    raw, written = _config_content(folder)
+    try:
+        content = msgspec.json.decode(raw)
+        # Format and version first: another version may hold anything else.
+        if isinstance(content, dict):
+            kind, version = content.get("format", FORMAT), content.get("format_version", FORMAT_VERSION)
+            if kind != FORMAT:
+                raise ModelError(f"{folder}: {CONFIG} belongs to another kind of model ({kind!r:.60}).")
+            if version != FORMAT_VERSION:
+                raise ModelError(
+                    f"{folder}: the model has format {version!r:.60}, this release reads format {FORMAT_VERSION}. "
+                    "Use the release that wrote it, or train the model again."
+                )
+        return msgspec.convert(content, ModelConfig), written
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{folder}: {CONFIG} is damaged ({error}). Train or fetch the model again.") from None
+
+
+def is_model(folder: Path) -> bool:
+    """Whether this looks like a model folder."""
+    try:
+        return msgspec.json.decode(_config_content(folder)[0])["format"] == FORMAT
+    except (ModelError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def checksum(content: Any) -> str:
+    import xxhash
+
+    return xxhash.xxh3_128(content).hexdigest()
+
+
+def config_checksum(config: ModelConfig) -> str:
+    """The checksum of what a config says, however it is formatted."""
+    return checksum(msgspec.json.encode(msgspec.structs.replace(config, xxh3=""), order="sorted"))
+
+
+def arrays_of(content: Any, path: Path) -> Arrays:
+    """The arrays of a safetensors file, without copying them."""
+    try:
+        arrays, _, start = safetensors_header(content)
+        data = np.frombuffer(content, np.uint8)[start:]
+        return {name: _array(data, facts) for name, facts in arrays.items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: not a readable safetensors file ({error}). Train or fetch the model again."
+        ) from None
+
+
+def _array(data: np.ndarray, facts: ArrayFacts) -> np.ndarray:
+    begin, end = facts.data_offsets
+    array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
+    if not array.flags.aligned:  # every compiled loop would be compiled again for it
+        raise ValueError("an array is not aligned")
+    return array
+
+
+class Strings(Sequence[str]):
+    """The lines of a file, decoded when asked for: a model with a million labels opens at once."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        index = range(len(self))[index]  # negative, or an IndexError
+        begin = int(self._ends[index - 1]) + 1 if index else 0
+        return unescaped(self._content[begin : self._ends[index]].decode())
+
+    def __iter__(self) -> Iterator[str]:
+        return map(unescaped, self._content.decode().split("\n")[: len(self)])
+
+
+def escaped(string: str) -> str:
+    return string.replace("\\", "\\\\").replace("\n", "\\n") if "\\" in string or "\n" in string else string
+
+
+def unescaped(line: str) -> str:
+    if "\\" not in line:
+        return line
+    return "\\".join(part.replace("\\n", "\n") for part in line.split("\\\\"))

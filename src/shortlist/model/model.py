@@ -1,0 +1,326 @@
+"""`Model`: what training leaves. It predicts labels by name, explains them, and saves itself as plain files.
+
+`predict(text)` walks the stages once: words → features → candidates → scores → re-ranked → probabilities → label names.
+The walk itself is `Pipeline._rank_block` in stages/pipeline.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+
+from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.data.dataset import Dataset
+from shortlist.data.texts import Texts
+from shortlist.errors import OptionError
+from shortlist.kernels.threads import use_cores
+from shortlist.model.ensemble import best_of_means
+from shortlist.odds import log_odds
+from shortlist.stages.calibration import Calibration
+from shortlist.stages.pipeline import Pipeline, n_inputs
+
+if TYPE_CHECKING:
+    from shortlist.text import Tokenizer, Vocabulary
+
+MAX_EXPLAINED_WORDS = 64
+# Each member of an ensemble ranks at least this many labels: one that it ranks low still counts for something.
+MIN_RANKED_BY_MEMBER = 50
+
+
+class WordEffect(NamedTuple):
+    """The effect of a word on a label: `text[start:end]` moved the label's log-odds by `moved`."""
+
+    start: int
+    end: int
+    moved: float
+
+
+class Prediction(NamedTuple):
+    """A label, the probability that it is right, its display name (or itself), and the effect of each word."""
+
+    label: str
+    score: float
+    name: str
+    words: tuple[WordEffect, ...] = ()
+
+
+class Model:
+    """A trained model.
+
+    recipe     the name of the recipe that it was trained with
+    options    the options that it was trained with
+    pipelines  its stages; several pipelines are an ensemble, which averages their scores
+    facts      what training found out, for the card
+    records    the training curves: one record per epoch
+    """
+
+    def __init__(
+        self,
+        recipe: str,
+        options: dict[str, Any],
+        pipelines: list[Pipeline],
+        label_names: Sequence[str],
+        display_names: Mapping[str, str] | Sequence[str] = (),
+        calibration: Calibration | None = None,
+        facts: dict[str, Any] | None = None,
+        records: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """`display_names`: by label, or one per label in order, empty where there is none."""
+        self.recipe, self.options, self.pipelines, self.calibration = recipe, options, pipelines, calibration
+        self._labels, self._display_names = label_names, display_names
+        self.facts, self.records = facts or {}, records or []
+
+    def __repr__(self) -> str:
+        return f"Model({self.title}, {self.n_labels:,} labels)"
+
+    @property
+    def n_labels(self) -> int:
+        return len(self._labels)
+
+    @cached_property
+    def label_names(self) -> list[str]:
+        """All labels, in the order of their ids."""
+        return list(self._labels)
+
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """The display names of those labels that have one."""
+        if isinstance(self._display_names, Mapping):
+            return dict(self._display_names)
+        return {label: name for label, name in zip(self._labels, self._display_names, strict=False) if name}
+
+    @property
+    def title(self) -> str:
+        """The recipe, and the size of an ensemble."""
+        return self.recipe if len(self.pipelines) == 1 else f"{self.recipe} × {len(self.pipelines)}"
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        return self.pipelines[0].vocabulary
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What splits texts into words; None where the model does not read words."""
+        return None if self.vocabulary is None else self.vocabulary.tokenizer
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """The model card: what there is to know about the model, as JSON would hold it."""
+        from shortlist import __version__
+
+        about = {
+            "title": self.title,
+            "recipe": self.recipe,
+            "shortlist_version": __version__,
+            "n_labels": self.n_labels,
+            "n_words": None if self.vocabulary is None else len(self.vocabulary),
+            "options": self.options,
+        }
+        return {**about, **self.facts, **about}  # facts may come from a file, and do not overrule what is so
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        k: int = 5,
+        threads: int | None = None,
+        min_score: float = 0.0,
+        explain: bool = False,
+        search_effort: float = 1.0,
+    ) -> list[Prediction]: ...
+    @overload
+    def predict(
+        self,
+        texts: Iterable[str],
+        k: int = 5,
+        threads: int | None = None,
+        min_score: float = 0.0,
+        explain: bool = False,
+        search_effort: float = 1.0,
+    ) -> list[list[Prediction]]: ...
+    def predict(
+        self,
+        texts: str | Iterable[str],
+        k: int = 5,
+        threads: int | None = None,
+        min_score: float = 0.0,
+        explain: bool = False,
+        search_effort: float = 1.0,
+    ) -> list[Prediction] | list[list[Prediction]]:
+        """The k best labels of one text, or of each of several; fewer if the model knows no more.
+
+        threads        number of threads; by default, all cores
+        min_score      leave out labels with a lower score
+        explain        say how much each word moved each label's score
+        search_effort  2 searches twice as many candidates, a little more accurate and slower; 0.5 half as many
+
+        >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
+        [Prediction(label='headphones', score=0.71, name='headphones'), …]
+        """
+        if isinstance(texts, str):
+            return self.predict([texts], k, threads, min_score, explain, search_effort)[0]
+        texts = _checked_texts(texts)
+        ids, scores = self.rank(texts, k, threads, min_score, search_effort)
+        predictions = [
+            [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
+            for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
+        ]
+        if not explain:
+            return predictions
+        return [
+            self._explain(text, row[row >= 0], found, threads)
+            for text, row, found in zip(texts, ids, predictions, strict=True)
+        ]
+
+    def rank(
+        self, inputs: Any, k: int = 5, threads: int | None = None, min_score: float = 0.0, search_effort: float = 1.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
+        inputs, k, search_effort = _checked_texts(inputs), _checked_k(k), _checked_search_effort(search_effort)
+        min_score = _checked_min_score(min_score)
+        if threads is None and n_inputs(inputs) == 1:
+            threads = 1  # one text has no work to share
+        with use_cores(threads):
+            ids, scores = self.raw_rank(inputs, k, search_effort)
+        scores = self._calibrated(scores)
+        return (np.where(scores >= min_score, ids, -1) if min_score > 0 else ids), scores
+
+    def raw_rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """The k best label ids of each text and their scores before calibration."""
+        if len(self.pipelines) == 1:
+            return _without_nan(*self.pipelines[0].rank(inputs, k, search_effort))
+        n_ranked = max(k, MIN_RANKED_BY_MEMBER)
+        rankings = [pipeline.rank(inputs, n_ranked, search_effort) for pipeline in self.pipelines]
+        ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*rankings, strict=True))
+        # Means are taken before calibration, whose curve may be flat where the order still says something.
+        return _without_nan(*best_of_means(ids, scores, len(rankings), k))
+
+    def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
+        """The scores of these labels (ids, texts × K), whether or not they are among the best."""
+        with use_cores(threads):
+            return self._calibrated(self._raw_scores(_checked_texts(inputs), ids))
+
+    def _raw_scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
+        scores = [pipeline.scores(inputs, ids) for pipeline in self.pipelines]
+        return np.nan_to_num(scores[0] if len(scores) == 1 else np.mean(scores, axis=0))
+
+    def _calibrated(self, scores: np.ndarray) -> np.ndarray:
+        """Between 0 and 1: some cosines are a little above 1."""
+        return np.clip(scores if self.calibration is None else self.calibration.apply(scores), 0, 1)
+
+    def _explain(
+        self, text: str, ids: np.ndarray, predictions: list[Prediction], threads: int | None
+    ) -> list[Prediction]:
+        """The predictions with the effect of each word: how much the log-odds fall without it."""
+        spans = [] if self.tokenizer is None else self.tokenizer.spans(text)[:MAX_EXPLAINED_WORDS]
+        if not predictions or not spans:
+            return predictions
+        without = [text[:start] + " " + text[end:] for start, end in spans]
+        texts, ids = Texts.from_strings([text, *without]), np.tile(ids, (1 + len(spans), 1))
+        with use_cores(threads):
+            # Before calibration: where that curve is flat, nothing would seem to move.
+            odds = log_odds(self._raw_scores(texts, ids))
+        moved = (odds[0] - odds[1:]).T.tolist()
+        return [
+            prediction._replace(words=tuple(WordEffect(*span, by) for span, by in zip(spans, row, strict=True)))
+            for prediction, row in zip(predictions, moved, strict=True)
+        ]
+
+    def _prediction(self, label_id: int, score: float) -> Prediction:
+        label, names = self._labels[label_id], self._display_names
+        if isinstance(names, Mapping):
+            return Prediction(label, score, names.get(label, label))
+        return Prediction(label, score, (names[label_id] or label) if names else label)
+
+    def predict_dataset(
+        self, dataset: Dataset, k: int = 5, threads: int | None = None, search_effort: float = 1.0
+    ) -> Dataset:
+        """Predictions as a data set: the same texts, the predicted labels best first, scores as weights."""
+        inputs = dataset.texts if dataset.features is None else dataset.features
+        ids, scores = self.rank(inputs, k, threads, search_effort=search_effort)
+        found = ids >= 0
+        indptr = counts_to_indptr(found.sum(axis=1))
+        labels = Ragged(indptr, ids[found].astype(np.int32), scores[found].astype(np.float32))
+        return Dataset(dataset.texts, labels, self.label_names, self.display_names)
+
+    def multiply_adds(self, inputs: Any) -> float | None:
+        """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""
+        costs = [pipeline.multiply_adds(_checked_texts(inputs)) for pipeline in self.pipelines]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    def quantized(self) -> Model:
+        """The same model with its matrices in 8 bits."""
+        pipelines = [pipeline.quantized() for pipeline in self.pipelines]
+        names = self._labels, self._display_names
+        return Model(self.recipe, self.options, pipelines, *names, self.calibration, self.facts, self.records)
+
+    def save(self, folder: str | Path, bits: int = 8) -> None:
+        """Write the model to a folder, all or nothing. An older model there is replaced.
+
+        Matrices are stored in 8 bits, or, with `bits=32`, as they were learnt: four times as large. The card says what
+        8 bits cost on held-out texts.
+        """
+        from shortlist.model.folder import save_model
+
+        save_model(self, folder, bits)
+
+    def warm_up(self) -> None:
+        """Load, and the first time on a machine compile, everything that predictions need. This may take seconds."""
+        if self.tokenizer is not None:
+            texts = self.facts.get("examples") or ["a text"]
+            self.predict(texts[0], explain=True)
+            self.predict(texts)
+
+
+def _checked_texts(texts: Any) -> Any:
+    """Texts from any container, or a matrix of features as it is."""
+    if isinstance(texts, Texts) or getattr(texts, "ndim", 1) == 2:
+        return texts
+    try:
+        if isinstance(texts, bytes):  # would fall apart into numbers
+            raise TypeError
+        texts = list(texts)
+    except TypeError:
+        raise OptionError(
+            f"texts are of type {type(texts).__name__}; predict takes a text or a list of texts"
+        ) from None
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise OptionError(f"text {i} is of type {type(text).__name__}; predict takes a text or a list of texts")
+    return Texts.from_strings(texts)
+
+
+def _without_nan(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels whose score is NaN, because weights are NaN or far too large, are left out."""
+    bad = np.isnan(scores)
+    if not bad.any():
+        return ids, scores
+    good_first = np.argsort(bad | (ids < 0), axis=1, kind="stable")
+    ids, scores = np.where(bad, -1, ids), np.where(bad, 0, scores)
+    return np.take_along_axis(ids, good_first, axis=1), np.take_along_axis(scores, good_first, axis=1)
+
+
+def _checked_k(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise OptionError(f"k is {k!r}; expected a whole number")
+    if k < 1:
+        raise OptionError(f"k is {k}; ask for at least one label")
+    return int(k)
+
+
+def _checked_search_effort(search_effort: float) -> float:
+    is_number = isinstance(search_effort, int | float) and not isinstance(search_effort, bool)
+    if not is_number or not 0 < search_effort < np.inf:
+        raise OptionError(f"search_effort is {search_effort!r}; expected a factor such as 0.5 or 2")
+    return float(search_effort)
+
+
+def _checked_min_score(min_score: float) -> float:
+    if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
+        raise OptionError(f"min_score is {min_score!r}; expected a score from 0 to 1")
+    return float(min_score)

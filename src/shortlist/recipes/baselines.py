@@ -1,0 +1,35 @@
+"""Two baselines that every recipe must beat: the most frequent labels, and the nearest label centroid."""
+
+from __future__ import annotations
+
+from shortlist.recipes.common import THREADS, VALIDATION_FRACTION
+from shortlist.recipes.options import Option, count, flag
+from shortlist.recipes.recipe import Recipe
+
+POPULAR = Recipe(
+    name="popular",
+    summary="always the most frequent labels",
+    cost="nothing",
+    choose_when="as the floor that every model must beat",
+    encoder="none",
+    phases=("frequencies",),
+    takes_features=True,
+)
+CENTROID = Recipe(
+    name="centroid",
+    summary="the labels whose average training text is nearest (tf-idf, cosine)",
+    cost="seconds",
+    choose_when="as a quick first model and a sanity check of the data",
+    encoder="tfidf",
+    phases=("centroids",),
+    options=(
+        count("min_count", 1, "leave out words with fewer occurrences"),
+        Option("stop_words", (str, list), "", "words to ignore: a list, or the name of a language"),
+        flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
+        count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
+        VALIDATION_FRACTION,
+        THREADS,
+    ),
+    takes_features=True,
+)
+RECIPES = (POPULAR, CENTROID)

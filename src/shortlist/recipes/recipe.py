@@ -1,0 +1,149 @@
+"""`Recipe`: a named choice of encoder, phases of training and defaults; and the registry, open to other packages.
+
+A package adds a recipe with `shortlist.register(recipe)`, or with an entry point in the group `shortlist.recipes`:
+
+    [project.entry-points."shortlist.recipes"]
+    my-recipe = "my_package.my_module:RECIPE"
+
+The command line also takes `--recipe my_package.my_module:RECIPE`, and the environment variable SHORTLIST_RECIPES a
+comma-separated list of such names. A model folder never names code to import: whoever loads it registers the recipe.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from shortlist.errors import ModelError, OptionError
+from shortlist.recipes.options import Option
+from shortlist.stages.encoders import ENCODERS, Encoder, FunctionEncoder
+from shortlist.stages.encoders.encoder import Encode
+
+log = logging.getLogger("shortlist")
+
+GROUP, VARIABLE = "shortlist.recipes", "SHORTLIST_RECIPES"
+FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "mach", "slice")
+
+
+@dataclass(frozen=True)
+class CustomEncoder:
+    """An encoder from another package.
+
+    name     its name in model folders
+    network  `network(data, options, vectors)` gives a torch module: padded word ids (batch × words, padding =
+             `data.n_words`) to features (batch × `module.n_features`). `module.arrays()` gives what `encode` needs
+    encode   `encode(arrays, word_ids)`, without torch: the same features, from a `Ragged` of word ids
+    """
+
+    name: str
+    network: Callable[..., Any]
+    encode: Encode
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained.
+
+    name, summary, cost, choose_when  what `shortlist recipes` prints
+    encoder                           the name of a built-in encoder, or a `CustomEncoder`
+    phases                            names of the phases of training, in order (training/phases.py)
+    options                           every option with its default, meaning and range
+    takes_features                    whether it can learn from a matrix of features instead of texts
+    """
+
+    name: str
+    summary: str
+    cost: str
+    choose_when: str
+    encoder: str | CustomEncoder
+    phases: tuple[str, ...]
+    options: tuple[Option, ...] = ()
+    takes_features: bool = False
+
+    @property
+    def option_names(self) -> set[str]:
+        return {option.name for option in self.options}
+
+
+_registered: dict[str, Recipe] = {}
+
+
+def register(recipe: Recipe) -> None:
+    """Make a recipe known by its name, in this process."""
+    if not isinstance(recipe, Recipe):
+        raise OptionError(f"register takes a Recipe, not {type(recipe).__name__}")
+    known = list_recipes().get(recipe.name)
+    if known is not None and known != recipe:
+        raise OptionError(f"there is another recipe {recipe.name!r}; choose another name")
+    _registered[recipe.name] = recipe
+
+
+def list_recipes() -> dict[str, Recipe]:
+    """Every recipe by name: built-in ones first, then those of other packages."""
+    return {**_built_in(), **_plugged_in(os.environ.get(VARIABLE, "")), **_registered}
+
+
+def get_recipe(name: str) -> Recipe:
+    """The recipe with this name, or the one that `package.module:NAME` names, which is registered, too."""
+    if ":" in name:
+        recipe = _import_recipe(name)
+        register(recipe)
+        return recipe
+    known = list_recipes()
+    if name not in known:
+        raise OptionError(f"there is no recipe {name!r}; the recipes are {', '.join(known)}.")
+    return known[name]
+
+
+@cache
+def _built_in() -> dict[str, Recipe]:
+    modules = [importlib.import_module(f"shortlist.recipes.{family}") for family in FAMILIES]
+    return {recipe.name: recipe for module in modules for recipe in module.RECIPES}
+
+
+@cache
+def _plugged_in(from_environment: str) -> dict[str, Recipe]:
+    """Recipes of installed packages, and of the environment variable. A broken package costs its own recipes only."""
+    found: dict[str, Recipe] = {}
+    for entry in entry_points(group=GROUP):
+        try:
+            recipe = entry.load()
+        except Exception as error:  # noqa: BLE001 - whatever another package raises
+            log.warning("recipe %s of %s cannot be loaded: %r", entry.name, entry.value, error)
+            continue
+        if isinstance(recipe, Recipe):
+            found[recipe.name] = recipe
+    named = [_import_recipe(name) for name in from_environment.split(",") if name]
+    return found | {recipe.name: recipe for recipe in named}
+
+
+def _import_recipe(name: str) -> Recipe:
+    module, _, attribute = name.partition(":")
+    try:
+        recipe = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise OptionError(
+            f"recipe {name!r} cannot be imported ({error}). Is its package installed, or its folder on PYTHONPATH?"
+        ) from None
+    if not isinstance(recipe, Recipe):
+        raise OptionError(f"{name} is of type {type(recipe).__name__}; expected a shortlist.Recipe")
+    return recipe
+
+
+def load_encoder(kind: str, recipe: str, arrays: dict[str, Any], config: dict[str, Any], **sizes: int) -> Encoder:
+    """The encoder of a saved model: a built-in one, or that of a registered recipe."""
+    if kind in ENCODERS:
+        return ENCODERS[kind].from_arrays(arrays, config, **sizes)
+    for known in list_recipes().values():
+        if isinstance(known.encoder, CustomEncoder) and known.encoder.name == kind:
+            return FunctionEncoder(arrays, config, known.encoder.encode)
+    raise ModelError(
+        f"its encoder {kind!r:.60} is not known here: recipe {recipe!r:.60} belongs to another package or release. "
+        f"Install it, call shortlist.register, or set {VARIABLE}=package.module:NAME"
+    )

@@ -1,1 +1,0 @@
-"""Features in, candidate labels out."""

@@ -1,0 +1,266 @@
+"""Candidate stages: from features to the labels that are worth scoring.
+
+To add one: write a `CandidateStage` here, list it in `CANDIDATES`, and name it in a phase of training that builds it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
+from shortlist.errors import ModelError
+from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours, top_columns
+from shortlist.kernels.threads import n_threads
+from shortlist.labels.centres import unit
+from shortlist.stages.cells import CellIndex
+from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
+from shortlist.stages.output_layer import OutputLayer, output_layer_spec
+from shortlist.stages.stage import Stage, finite_number, whole_number, with_prefix, without_prefix
+
+
+class Candidates(NamedTuple):
+    """The labels to score for each text: all labels, label ids, or clusters of the classifier's rows.
+
+    ids       texts × K label ids, -1 for none; None, and no clusters: every label
+    clusters  texts × C clusters; cluster c has the rows `starts[c]` to `starts[c + 1]` of the classifier
+    evidence  what else is known about the candidates: cosines and votes of `ids`, or logits of all clusters
+    """
+
+    ids: np.ndarray | None = None
+    clusters: np.ndarray | None = None
+    starts: np.ndarray | None = None
+    evidence: tuple[np.ndarray, ...] = ()
+
+
+class CandidateStage(Stage):
+    """Finds candidates. `n_searched` clusters or cells are searched at a search effort of 1, at most `max_searched`."""
+
+    n_searched: int = 1
+    max_searched: int = 1
+    n_features: int | None = None
+
+    def find(self, features: Any, n_searched: int) -> Candidates:
+        raise NotImplementedError
+
+    def evidence(self, features: Any, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+        """What is known about these labels (texts × K), whether or not they are candidates."""
+        return ()
+
+    def multiply_adds(self, n_searched: int) -> float | None:
+        """The mean cost of the search for one text. None: unknown."""
+        return 0.0
+
+    def n_candidates(self, n_searched: int, n_labels: int) -> float:
+        """The mean number of labels to score for one text."""
+        return n_labels
+
+
+class AllLabels(CandidateStage):
+    """Every label is a candidate."""
+
+    kind = "all"
+
+    def __init__(self, arrays: Arrays | None = None, config: dict[str, Any] | None = None) -> None:
+        super().__init__(arrays or {}, config)
+
+    def find(self, features: Any, n_searched: int) -> Candidates:
+        return Candidates()
+
+
+class TopClusters(CandidateStage):
+    """The labels of the clusters that a meta-classifier ranks best (InceptionXML+, LightXML).
+
+    starts            cluster c has the classifier's rows `starts[c]` to `starts[c + 1]`
+    cluster_of_label  the cluster of each label
+    use_logits        pass the cluster logits on, for LightXML's product of probabilities
+    """
+
+    kind = "clusters"
+    spec = {
+        **output_layer_spec("n_clusters", "meta."),
+        "starts": ArraySpec("int64", ("n_clusters+1",), indptr="n_labels"),
+        "cluster_of_label": ArraySpec("int32", ("n_labels",), below="n_clusters"),
+    }
+
+    def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
+        super().__init__(arrays, config)
+        self.meta, self._starts = OutputLayer(without_prefix("meta", arrays)), arrays["starts"]
+        self._cluster_of_label, self._use_logits = arrays["cluster_of_label"], bool(config.get("use_logits"))
+        self.n_features = self.meta.rows.shape[1]
+        self.max_searched = min(whole_number(config, "max_searched"), len(self.meta))
+        self.n_searched = whole_number(config, "n_searched")
+
+    def config(self) -> dict[str, Any]:
+        return {**self._config, "n_searched": self.n_searched}
+
+    def find(self, features: np.ndarray, n_searched: int) -> Candidates:
+        logits = self.meta.logits(features)
+        clusters = top_clusters(logits, min(n_searched, len(self.meta)))
+        return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
+
+    def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+        return (self.meta.logits_of(features, self._cluster_of_label[ids]),) if self._use_logits else ()
+
+    def multiply_adds(self, n_searched: int) -> float:
+        return self.meta.multiply_adds(len(self.meta))
+
+    def n_candidates(self, n_searched: int, n_labels: int) -> float:
+        return n_labels * min(n_searched, len(self.meta)) / len(self.meta)
+
+
+def top_clusters(logits: np.ndarray, k: int) -> np.ndarray:
+    """The k best clusters of each text, in ascending order of their ids."""
+    clusters = np.empty((len(logits), min(k, logits.shape[1])), np.int32)
+    top_columns(np.ascontiguousarray(logits, np.float32), clusters.shape[1], clusters)
+    return clusters
+
+
+class NearestLabels(CandidateStage):
+    """The labels with the nearest centres; and, if texts vote, the labels of the nearest training texts (Astec).
+
+    owner         the label of each centre; frequent labels have several
+    text_labels   the labels of each voting text
+    n_neighbours  voting texts per query
+    vote_weight   weight of the votes beside the cosines of the centres; 0: there is no index of texts
+    """
+
+    kind = "nearest"
+    spec = {
+        **{f"centres.{name}": array for name, array in CellIndex.spec.items()},
+        "owner": ArraySpec("int32", ("n_vectors",), below="n_labels"),
+        "text_labels.indptr": ArraySpec("int64", ("n_texts+1",), optional=True, indptr="n_pairs"),
+        "text_labels.values": ArraySpec("int32", ("n_pairs",), optional=True, below="n_labels"),
+        "texts.vectors": ArraySpec("float32", ("n_texts", "n_features"), optional=True, finite=False),
+        **{f"texts.graph.{i}": ArraySpec("uint8", (f"n_bytes_{i}",), optional=True) for i in range(N_GRAPHS)},
+    }
+
+    def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
+        super().__init__(arrays, config)
+        self._centres = CellIndex.from_arrays(without_prefix("centres", arrays))
+        self._owner, self.n_features = arrays["owner"], self._centres.cells.shape[1]
+        self._n_labels = whole_number(config, "n_labels")
+        self._n_candidates = min(whole_number(config, "n_candidates"), self._n_labels)
+        self._n_neighbours = whole_number(config, "n_neighbours")
+        self._vote_weight = finite_number(config, "vote_weight", 0, 1)
+        # Half of the cells have practically all neighbours; training looks into an eighth of them.
+        self.max_searched = max(1, len(self._centres.cells) // 2)
+        self.n_searched = whole_number(config, "n_searched")
+        self._texts, self._text_labels = None, None
+        texts = without_prefix("texts", arrays)
+        if texts:
+            self._texts = NeighbourIndex.from_arrays(texts, self._n_neighbours)
+            labels = without_prefix("text_labels", arrays)
+            self._text_labels = Ragged(labels.get("indptr", np.zeros(1, np.int64)), labels.get("values", np.zeros(0)))
+            if not 0 < len(self._texts) == len(self._text_labels) or self._texts.n_features != self.n_features:
+                raise ModelError(f"{len(self._texts):,} texts in the index, labels for {len(self._text_labels):,}")
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> NearestLabels:
+        return super().from_arrays(arrays, config, **{"n_labels": whole_number(config, "n_labels")} | sizes)
+
+    @staticmethod
+    def build(
+        centres: np.ndarray,
+        owner: np.ndarray,
+        n_labels: int,
+        n_candidates: int,
+        texts: NeighbourIndex | None = None,
+        text_labels: Ragged | None = None,
+        n_neighbours: int = 50,
+        vote_weight: float = 0.0,
+        seed: int = 0,
+    ) -> NearestLabels:
+        """From the centres of labels, the label of each, and, where texts vote, an index of texts with their labels."""
+        arrays = {**with_prefix("centres", CellIndex.build(centres, seed).arrays()), "owner": owner}
+        if texts is not None and text_labels is not None:
+            arrays |= with_prefix("texts", texts.arrays())
+            labels = {"indptr": text_labels.indptr, "values": text_labels.values.astype(np.int32)}
+            arrays |= with_prefix("text_labels", labels)
+        config = {"n_labels": n_labels, "n_candidates": n_candidates, "n_neighbours": n_neighbours}
+        stage = NearestLabels(arrays, {**config, "vote_weight": vote_weight, "n_searched": 1})
+        stage.n_searched = stage.max_searched
+        return stage
+
+    def config(self) -> dict[str, Any]:
+        return {**self._config, "n_searched": self.n_searched}
+
+    @property
+    def n_searched_in_training(self) -> int:
+        """An eighth of the cells has nearly all neighbours, and training does not miss the others."""
+        return max(1, len(self._centres.cells) // 8)
+
+    def find(self, features: np.ndarray, n_searched: int) -> Candidates:
+        n_centres = self._centres_for(self._n_candidates)
+        ids = np.empty((len(features), self._n_candidates), np.int32)
+        cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
+        if self._texts is None or self._text_labels is None:
+            found, similarities = self._centres.search(features, n_centres, n_searched, ordered=False)
+            labels_of_centres(found, similarities, self._owner, self._has_several, ids, cosines)
+            return Candidates(ids, evidence=(cosines, votes))
+        found, similarities = self._centres.search(features, n_centres, n_searched)
+        n_texts = min(self._n_neighbours, len(self._texts))
+        texts, text_similarities = self._texts.search(np.nan_to_num(features), n_texts)
+        merge_neighbours(
+            found,
+            similarities,
+            self._owner,
+            texts,
+            text_similarities,
+            self._text_labels.indptr,
+            self._text_labels.values,
+            np.float32(self._vote_weight),
+            self._n_labels,
+            n_threads(),
+            ids,
+            cosines,
+            votes,
+        )
+        return Candidates(ids, evidence=(cosines, votes))
+
+    def nearest_centres(self, features: np.ndarray, n_searched: int) -> np.ndarray:
+        """The labels of the nearest centres (Slice's negatives); a label with several centres may occur twice."""
+        ids, _ = self._centres.search(features, self._n_candidates, n_searched)
+        return np.where(ids >= 0, self._owner[ids], -1).astype(np.int32)
+
+    def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+        queries = unit(features)
+        cosines, votes = np.full(ids.shape, -1, np.float32), np.zeros(ids.shape, np.float32)
+        bounds, places = self._places_of_labels
+        for column, labels in enumerate(ids.T):
+            for row, label in enumerate(labels.tolist()):
+                own = places[bounds[label] : bounds[label + 1]]
+                cosines[row, column] = (self._centres.vectors[own] @ queries[row]).max(initial=-1)
+        if self._texts is not None:
+            found = self.find(features, n_searched)
+            assert found.ids is not None
+            votes = np.where(ids[:, :, None] == found.ids[:, None], found.evidence[1][:, None], 0).sum(axis=2)
+        return cosines, votes
+
+    def multiply_adds(self, n_searched: int) -> float | None:
+        return self._centres.multiply_adds(n_searched) if self._texts is None else None  # of a graph, nobody knows
+
+    def n_candidates(self, n_searched: int, n_labels: int) -> float:
+        return self._n_candidates
+
+    def _centres_for(self, k: int) -> int:
+        """How many centres to look at for k labels: labels with several centres are found more than once."""
+        if k >= self._n_labels:
+            return len(self._centres)
+        return max(1, min(k + min(k, len(self._centres) - self._n_labels), len(self._centres)))
+
+    @cached_property
+    def _has_several(self) -> np.ndarray:
+        """Which labels have more than one centre."""
+        return np.bincount(self._owner, minlength=self._n_labels) > 1
+
+    @cached_property
+    def _places_of_labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """(bounds, places): the centres of label l are at the places bounds[l] to bounds[l + 1] of the index."""
+        owners = self._owner[self._centres.order]
+        return counts_to_indptr(np.bincount(owners, minlength=self._n_labels)), np.argsort(owners, kind="stable")
+
+
+CANDIDATES: dict[str, type[CandidateStage]] = {stage.kind: stage for stage in (AllLabels, TopClusters, NearestLabels)}

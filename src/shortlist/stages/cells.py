@@ -1,0 +1,110 @@
+"""Nearest neighbours by cosine: vectors are grouped into cells, and a query is compared with its nearest cells.
+
+Vectors are stored cell by cell in one array, so that a cell is read from first to last. For lists of hundreds of
+neighbours, which candidates are, this is several times as fast as a graph (docs/lab-book.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
+from shortlist.errors import DataError, OptionError
+from shortlist.kernels.shortlists import search_cells
+from shortlist.labels.centres import kmeans, nearest, unit
+
+ONE_CELL_UP_TO = 2048  # vectors
+SAMPLE_PER_CELL = 32  # vectors that k-means looks at
+
+
+@dataclass(frozen=True, eq=False)
+class CellIndex:
+    """Vectors of length 1, cell by cell.
+
+    cells    the direction of each cell
+    starts   where each cell begins, and where the last one ends
+    order    the id of the vector at each position
+    vectors  the vector at each position
+
+    >>> index = CellIndex.build(np.asarray([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]]))
+    >>> ids, cosines = index.search(np.asarray([[5.0, 1.0]], np.float32), k=2, n_cells=1)
+    >>> ids, cosines.round(3)
+    (array([[0, 2]], dtype=int32), array([[0.981, 0.832]], dtype=float32))
+    """
+
+    cells: QuantizedMatrix
+    starts: np.ndarray
+    order: np.ndarray
+    vectors: QuantizedMatrix
+
+    spec: ClassVar[dict[str, ArraySpec]] = {
+        "cells": ArraySpec("rows", ("n_cells", "n_features"), finite=False),
+        "starts": ArraySpec("int64", ("n_cells+1",), indptr="n_vectors"),
+        "order": ArraySpec("int32", ("n_vectors",), below="n_vectors", unique=True),
+        "vectors": ArraySpec("rows", ("n_vectors", "n_features"), finite=False),
+    }
+
+    @staticmethod
+    def build(vectors: np.ndarray, seed: int = 0) -> CellIndex:
+        """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything."""
+        vectors = unit(np.asarray(vectors, np.float32))
+        cells = np.zeros((1, vectors.shape[1]), np.float32)
+        if len(vectors) > ONE_CELL_UP_TO:
+            rng = np.random.default_rng(seed)
+            n_cells = 1 << round(np.log2(4 * np.sqrt(len(vectors))))
+            sample = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE_PER_CELL * n_cells), replace=False))
+            cells = kmeans(vectors[sample], n_cells, rng)
+        own = nearest(vectors, cells)
+        order = np.argsort(own, kind="stable").astype(np.int32)
+        starts = counts_to_indptr(np.bincount(own, minlength=len(cells)))
+        return CellIndex(QuantizedMatrix.of_floats(cells), starts, order, QuantizedMatrix.of_floats(vectors[order]))
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __repr__(self) -> str:
+        return f"CellIndex({len(self):,} × {self.cells.shape[1]} in {len(self.cells):,} cells)"
+
+    def search(self, queries: np.ndarray, k: int, n_cells: int, ordered: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """The ids and cosines of each query's k nearest vectors in its nearest cells; -1 and −∞ where there are fewer.
+
+        Best first, unless `ordered` is false, which is a little faster.
+        """
+        if k < 1:
+            raise OptionError(f"k must be at least 1, not {k}")
+        if queries.ndim != 2 or queries.shape[1] != self.cells.shape[1]:
+            raise DataError(f"the queries have shape {queries.shape}; the index has {self.cells.shape[1]} dimensions")
+        places = np.empty((len(queries), min(k, len(self))), np.int32)
+        cosines = np.empty(places.shape, np.float32)
+        cells, vectors = self.cells, self.vectors
+        n_cells = max(1, min(n_cells, len(cells)))
+        search_cells(
+            unit(queries),
+            cells.values,
+            cells.scales,
+            self.starts,
+            vectors.values,
+            vectors.scales,
+            n_cells,
+            ordered,
+            places,
+            cosines,
+        )
+        return np.where(places >= 0, self.order[places], -1), cosines
+
+    def multiply_adds(self, n_cells: int) -> float:
+        """The cost of a query that searches this many cells."""
+        return self.cells.values.size + self.vectors.values.size * min(n_cells, len(self.cells)) / len(self.cells)
+
+    def arrays(self) -> Arrays:
+        rows = self.cells.to_arrays("cells") | self.vectors.to_arrays("vectors")
+        return {"starts": self.starts, "order": self.order, **rows}
+
+    @staticmethod
+    def from_arrays(arrays: Arrays) -> CellIndex:
+        """The index again, from arrays that were checked against `spec`."""
+        cells, vectors = (QuantizedMatrix.of_arrays(arrays, name) for name in ("cells", "vectors"))
+        return CellIndex(cells, arrays["starts"], arrays["order"], vectors)

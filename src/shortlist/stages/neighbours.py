@@ -1,0 +1,244 @@
+"""Nearest neighbours by cosine, as published for Astec: exact up to 100,000 vectors, then HNSW graphs of faiss.
+
+A graph that several threads build at once differs every time. So the vectors are dealt out to a fixed number of parts;
+one thread builds each part's graph, and a search merges what all parts find. The index is then the same with any number
+of threads. faiss (extra `faiss`) is needed for graphs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Arrays
+from shortlist.errors import DataError, MissingExtraError, ModelError, OptionError
+from shortlist.kernels.shortlists import top_columns
+from shortlist.kernels.threads import n_threads
+
+# With 90,000 vectors, exact search takes 0.7 ms per query in batches; graphs with a recall of 96 % take 1.2 ms.
+EXACT_UP_TO = 100_000
+N_GRAPHS = 4
+ROWS_PER_BLOCK = 8192
+QUERIES_PER_BLOCK = 512
+COSINES_PER_BLOCK = 1 << 24
+_BYTE_LIMIT_LOCK = Lock()  # faiss has one byte limit per process
+
+
+class NeighbourIndex:
+    """Finds the vectors with the largest cosine to a query.
+
+    >>> index = NeighbourIndex.build(np.asarray([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]]))
+    >>> ids, cosines = index.search(np.asarray([[5.0, 1.0]]), k=2)
+    >>> ids, cosines.round(3)
+    (array([[0, 2]], dtype=int32), array([[0.981, 0.832]], dtype=float32))
+    """
+
+    def __init__(self, arrays: Arrays, graphs: list[Any], search_breadth: int) -> None:
+        """Use `build` or `from_arrays`. Without graphs, `arrays` has the vectors; with graphs, their bytes."""
+        self._arrays, self._graphs, self.search_breadth = arrays, graphs, search_breadth
+        self._vectors = arrays.get("vectors")
+
+    @property
+    def exact(self) -> bool:
+        """Whether a query is compared with every vector."""
+        return self._vectors is not None
+
+    def __len__(self) -> int:
+        return sum(graph.ntotal for graph in self._graphs) if self._vectors is None else len(self._vectors)
+
+    def __repr__(self) -> str:
+        return f"NeighbourIndex({len(self):,} vectors, {'exact' if self.exact else 'HNSW'})"
+
+    @property
+    def n_features(self) -> int:
+        return self._graphs[0].d if self._vectors is None else self._vectors.shape[1]
+
+    @staticmethod
+    def build(
+        vectors: np.ndarray,
+        *,
+        exact: bool | None = None,
+        links: int = 32,
+        build_breadth: int = 100,
+        search_breadth: int = 100,
+        seed: int = 0,
+    ) -> NeighbourIndex:
+        """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything.
+
+        exact           compare with every vector; by default up to 100,000 vectors
+        links           links per vector (HNSW's M)
+        build_breadth   candidates kept while building (efConstruction)
+        search_breadth  candidates kept in each part while searching (efSearch)
+        """
+        vectors = _checked(vectors)
+        for name, value, least in (("links", links, 2), ("build_breadth", build_breadth, 1)):
+            if value < least:
+                raise OptionError(f"{name} must be at least {least}, not {value}")
+        if search_breadth < 1:
+            raise OptionError(f"search_breadth must be at least 1, not {search_breadth}")
+        if exact if exact is not None else len(vectors) <= EXACT_UP_TO:
+            return NeighbourIndex({"vectors": _unit_rows(vectors)}, [], search_breadth)
+        faiss = _import_faiss()
+        n_graphs = max(1, min(N_GRAPHS, len(vectors)))
+
+        def build_graph(part: int) -> Any:
+            graph = faiss.IndexHNSWFlat(vectors.shape[1], links, faiss.METRIC_INNER_PRODUCT)
+            graph.hnsw.efConstruction = build_breadth
+            graph.hnsw.rng = faiss.RandomGenerator(seed * N_GRAPHS + part)
+            graph.add(_unit_rows(vectors[part::n_graphs]))
+            return graph
+
+        graphs = _in_threads(faiss, build_graph, range(n_graphs))
+        arrays = {f"graph.{part}": faiss.serialize_index(graph) for part, graph in enumerate(graphs)}
+        return NeighbourIndex(arrays, graphs, search_breadth)
+
+    def arrays(self) -> Arrays:
+        """`vectors`, or the bytes of faiss's graphs."""
+        return self._arrays
+
+    @staticmethod
+    def from_arrays(arrays: Arrays, search_breadth: int) -> NeighbourIndex:
+        """The index again. Graphs point into their bytes and do not copy them."""
+        if "vectors" in arrays:
+            return NeighbourIndex(arrays, [], search_breadth)
+        graphs = [_graph_of(arrays[f"graph.{part}"]) for part in range(len(arrays))]
+        sizes = [graph.ntotal for graph in graphs]
+        if not graphs or sizes != [len(range(part, sum(sizes), len(sizes))) for part in range(len(sizes))]:
+            raise ModelError(f"graphs of {sizes} vectors do not make up one index")
+        if len({graph.d for graph in graphs}) != 1:
+            raise ModelError("the graphs of an index have different dimensions")
+        return NeighbourIndex(arrays, graphs, search_breadth)
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ids (int32) and cosines of each query's k nearest, best first, lower ids first among equals.
+
+        Where there are fewer, -1 and −∞ follow.
+        """
+        if k < 1:
+            raise OptionError(f"k must be at least 1, not {k}")
+        queries = _checked(queries)
+        if queries.shape[1] != self.n_features:
+            raise DataError(f"the queries have {queries.shape[1]} dimensions; the index has {self.n_features}")
+        queries = _unit_rows(queries)
+        n_found = min(k, len(self))
+        ids, cosines = np.full((len(queries), k), -1, np.int32), np.full((len(queries), k), -np.inf, np.float32)
+        if n_found and len(queries):
+            search = self._search_exactly if self.exact else self._search_graphs
+            ids[:, :n_found], cosines[:, :n_found] = search(queries, n_found)
+        return ids, cosines
+
+    def _search_exactly(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        assert self._vectors is not None
+        ids, cosines = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
+        per_block = max(1, min(QUERIES_PER_BLOCK, COSINES_PER_BLOCK // len(self._vectors)))
+        for begin in range(0, len(queries), per_block):
+            block = slice(begin, begin + per_block)
+            products = queries[block] @ self._vectors.T
+            top_columns(products, k, ids[block])
+            chosen = np.take_along_axis(products, ids[block], axis=1)
+            order = np.argsort(-chosen, axis=1, kind="stable")
+            ids[block] = np.take_along_axis(ids[block], order, axis=1)
+            cosines[block] = np.take_along_axis(chosen, order, axis=1)
+        return ids, cosines
+
+    def _search_graphs(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        faiss, n_graphs = _import_faiss(), len(self._graphs)
+        parameters = faiss.SearchParametersHNSW(efSearch=min(max(self.search_breadth, k), len(self)))
+
+        def search_block(begin: int) -> tuple[np.ndarray, np.ndarray]:
+            block = queries[begin : begin + QUERIES_PER_BLOCK]
+            found = [graph.search(block, min(k, graph.ntotal), params=parameters) for graph in self._graphs]
+            cosines = np.concatenate([of_part for of_part, _ in found], axis=1)
+            ids = np.concatenate(
+                [np.where(places < 0, -1, places * n_graphs + part) for part, (_, places) in enumerate(found)], axis=1
+            )
+            cosines[ids < 0] = -np.inf
+            best = np.lexsort((ids, -cosines))[:, :k]
+            return np.take_along_axis(ids, best, axis=1), np.take_along_axis(cosines, best, axis=1)
+
+        blocks = _in_threads(faiss, search_block, range(0, len(queries), QUERIES_PER_BLOCK))
+        return np.concatenate([ids for ids, _ in blocks]), np.concatenate([cosines for _, cosines in blocks])
+
+
+def _checked(vectors: np.ndarray) -> np.ndarray:
+    """Finite float32 vectors, or a DataError."""
+    vectors = np.asarray(vectors)
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise DataError(f"expected a matrix with one vector per row, not an array of shape {vectors.shape}")
+    with np.errstate(over="ignore"):
+        vectors = vectors.astype(np.float32, copy=False)
+    for begin in range(0, len(vectors), ROWS_PER_BLOCK):
+        finite = np.isfinite(vectors[begin : begin + ROWS_PER_BLOCK]).all(axis=1)
+        if not finite.all():
+            raise DataError(
+                f"vector {begin + int(finite.argmin())} contains NaN or infinity. If the vectors come from training, "
+                "it diverged: lower the learning rate."
+            )
+    return vectors
+
+
+def _unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """A copy with each row scaled to length 1; rows of zeros stay."""
+    scaled = np.empty(vectors.shape, np.float32)
+    for begin in range(0, len(vectors), ROWS_PER_BLOCK):
+        # In float64, the squares of the largest and the smallest float32 do not overflow or vanish.
+        rows = vectors[begin : begin + ROWS_PER_BLOCK].astype(np.float64)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        lengths[lengths == 0] = 1
+        scaled[begin : begin + ROWS_PER_BLOCK] = rows / lengths[:, None]
+    return scaled
+
+
+def _import_faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise MissingExtraError("an HNSW index of more than 100,000 texts", "faiss") from None
+    return faiss
+
+
+def _in_threads(faiss: Any, work: Callable[[int], Any], tasks: Sequence[int]) -> list[Any]:
+    """work(task) for every task, in order. Within each, faiss keeps to one thread."""
+
+    def alone(task: int) -> Any:
+        before = faiss.omp_get_max_threads()
+        faiss.omp_set_num_threads(1)
+        try:
+            return work(task)
+        finally:
+            faiss.omp_set_num_threads(before)
+
+    if min(n_threads(), len(tasks)) == 1:
+        return [alone(task) for task in tasks]
+    with ThreadPoolExecutor(n_threads()) as pool:
+        return list(pool.map(alone, tasks))
+
+
+def _graph_of(content: np.ndarray) -> Any:
+    """faiss's graph in these bytes."""
+    faiss = _import_faiss()
+    try:
+        with _byte_limit(faiss, len(content)):
+            graph = faiss.read_index(faiss.ZeroCopyIOReader(faiss.swig_ptr(content), len(content)))
+    except (RuntimeError, MemoryError) as error:
+        raise ModelError(f"a graph of the index cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(graph, faiss.IndexHNSWFlat) or graph.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise ModelError("a part of the index is not an HNSW graph")
+    return graph
+
+
+@contextmanager
+def _byte_limit(faiss: Any, n_bytes: int) -> Iterator[None]:
+    """Within the block, faiss refuses to read longer arrays: a damaged length would fill all memory."""
+    with _BYTE_LIMIT_LOCK:
+        before = faiss.get_deserialization_vector_byte_limit()
+        faiss.set_deserialization_vector_byte_limit(n_bytes)
+        try:
+            yield
+        finally:
+            faiss.set_deserialization_vector_byte_limit(before)

@@ -1,0 +1,140 @@
+"""A pipeline: the stages of a model in order. Texts, or rows of features, go in; label ids and scores come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.data.texts import Texts
+from shortlist.errors import ModelError, OptionError
+from shortlist.kernels.threads import n_threads, use_cores
+from shortlist.stages.candidates import CandidateStage
+from shortlist.stages.classifier import Classifier
+from shortlist.stages.encoders import Encoder, NoEncoder
+from shortlist.stages.reranker import Reranker
+from shortlist.text import Vocabulary
+
+TEXTS_PER_BLOCK = 512
+
+Ranking = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(eq=False)
+class Pipeline:
+    """encoder → candidates → classifier → re-ranker. `vocabulary` is None where the encoder does not read words."""
+
+    vocabulary: Vocabulary | None
+    encoder: Encoder
+    candidates: CandidateStage
+    classifier: Classifier
+    reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        n_words = 0 if self.vocabulary is None else len(self.vocabulary)
+        if self.encoder.n_words != n_words:
+            raise ModelError(f"the vocabulary has {n_words:,} words, the encoder {self.encoder.n_words:,}")
+        for name, n_features in (
+            ("classifier", self.classifier.n_features),
+            ("candidates", self.candidates.n_features),
+        ):
+            if n_features is not None and n_features != self.encoder.n_features:
+                raise ModelError(
+                    f"the encoder gives {self.encoder.n_features:,} features, the {name} takes {n_features:,}"
+                )
+
+    def rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> Ranking:
+        """The k best labels of each text and their scores, -1 where there are fewer; blocks of texts share cores."""
+        n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
+        return in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
+
+    def first_rank(self, words: Any, k: int, n_searched: int) -> Ranking:
+        """The k best labels before re-ranking, from this many clusters or cells, for word ids or rows of features."""
+        return in_blocks(lambda block: self._first_rank(block, k, n_searched), words)
+
+    def _rank_block(self, inputs: Any, k: int, n_searched: int) -> Ranking:
+        texts, words = self._read(inputs)
+        if self.reranker is None:
+            return self._first_rank(words, k, n_searched)
+        ids, probabilities = self._first_rank(words, max(k, self.reranker.n_candidates), n_searched)
+        return self.reranker.rerank(texts, words, ids, probabilities, k)
+
+    def _first_rank(self, words: Any, k: int, n_searched: int) -> Ranking:
+        features = self.encoder.encode(words)
+        return self.classifier.best(features, self.candidates.find(features, n_searched), k)
+
+    def scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
+        """The scores of these labels (texts × K), whether or not they are candidates."""
+        texts, words = self._read(inputs)
+        features = self.encoder.encode(words)
+        evidence = self.candidates.evidence(features, ids, self.candidates.n_searched)
+        probabilities = self.classifier.scores(features, ids, evidence)
+        if self.reranker is None:
+            return probabilities
+        return self.reranker.scores(texts, words, ids, probabilities)
+
+    def _read(self, inputs: Any) -> tuple[Any, Any]:
+        """The texts, and what the encoder takes: word ids, or the rows of features."""
+        is_matrix = hasattr(inputs, "shape")
+        if self.encoder.takes_features and not is_matrix:
+            raise OptionError("this model was trained on features; give it a matrix with one row per text")
+        if self.vocabulary is None:
+            return inputs, inputs
+        if is_matrix:
+            raise OptionError("this model was trained on texts; it got a matrix of features")
+        texts = Texts.from_strings(inputs)
+        return texts, self.vocabulary.encode(texts)
+
+    def quantized(self) -> Pipeline:
+        """The same pipeline with matrices in 8 bits."""
+        return Pipeline(
+            self.vocabulary,
+            self.encoder.quantized(),
+            self.candidates.quantized(),
+            self.classifier.quantized(),
+            None if self.reranker is None else self.reranker.quantized(),
+        )
+
+    def multiply_adds(self, inputs: Any) -> float | None:
+        """The mean number of multiply-adds of one prediction for these texts; None where it is unknown.
+
+        A multiply-add counts once, as in InceptionXML's tables. Additions alone, comparisons, and finding the words of
+        a text do not count.
+        """
+        texts, words = self._read(inputs)
+        counts = words.counts if isinstance(words, Ragged) else np.zeros(n_inputs(inputs))
+        features = None if isinstance(self.encoder, NoEncoder) else self.encoder.encode(words)
+        n_searched = self.candidates.n_searched
+        n_candidates = self.candidates.n_candidates(n_searched, self.classifier.n_labels)
+        costs = [
+            self.encoder.multiply_adds(counts),
+            self.candidates.multiply_adds(n_searched),
+            self.classifier.multiply_adds(n_candidates, features),
+            0.0 if self.reranker is None else self.reranker.multiply_adds(texts, words),
+        ]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+
+def n_inputs(inputs: Any) -> int:
+    return inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
+
+
+def in_blocks(rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
+    """`rank` of blocks of the inputs, each block the work of one core from words to labels."""
+    starts = range(0, max(n_inputs(inputs), 1), TEXTS_PER_BLOCK)
+    if len(starts) == 1:
+        return rank(inputs)
+
+    def rank_block(start: int) -> Ranking:
+        with use_cores(1):
+            return rank(inputs[start : start + TEXTS_PER_BLOCK])
+
+    with ThreadPoolExecutor(n_threads()) as pool:
+        blocks = list(pool.map(rank_block, starts))
+    ids, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return ids, scores

@@ -1,0 +1,90 @@
+"""A model under construction: what the phases of training pass on to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Arrays
+from shortlist.recipes.options import Options
+from shortlist.recipes.recipe import Recipe
+from shortlist.stages.candidates import AllLabels, CandidateStage
+from shortlist.stages.classifier import Classifier
+from shortlist.stages.encoders import Encoder, NoEncoder
+from shortlist.stages.pipeline import Pipeline
+from shortlist.training.data import TrainingData
+
+
+@dataclass
+class Build:
+    """Stages that are learnt already, and what later phases need.
+
+    features         the training texts, encoded
+    candidates_of    candidates of the training texts (texts × K), and their evidence where it is known
+    hard_negatives   the candidates that the classifier ranks best for the training texts; the re-ranker learns on them
+    held_out_ranked  (ids, scores): the ranking of the held-out texts by a model that had not learnt from them, where
+                     the final one has
+    records          the training curves
+    """
+
+    recipe: Recipe
+    data: TrainingData
+    options: Options
+    encoder: Encoder = field(default_factory=lambda: NoEncoder({}))
+    candidates: CandidateStage = field(default_factory=AllLabels)
+    classifier: Classifier | None = None
+    features: np.ndarray | None = None
+    candidates_of: tuple[np.ndarray, np.ndarray | None] | None = None
+    hard_negatives: np.ndarray | None = None
+    held_out_ranked: tuple[np.ndarray, np.ndarray] | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The stages so far, strung together."""
+        assert self.classifier is not None
+        vocabulary = self.data.vocabulary if self.encoder.n_words else None
+        return Pipeline(vocabulary, self.encoder, self.candidates, self.classifier)
+
+    def fit(
+        self,
+        phase: str,
+        learner: Any,
+        batches: Any,
+        validation: Any,
+        n_epochs: int,
+        learning_rate: float,
+        detach_fraction: float = 0.0,
+        seed: int | None = None,
+    ) -> Arrays:
+        """Run the training loop for one phase, with checkpoints of its own; the arrays of the best epoch."""
+        from shortlist.training.checkpoints import Checkpoints
+        from shortlist.training.loop import Schedule, fit, tensorboard_writer
+
+        options, checkpoints, tensorboard = self.options, None, None
+        if options.checkpoint_dir:
+            folder = Path(options.checkpoint_dir)
+            identity = {
+                "recipe": self.recipe.name,
+                **options.model_options(),
+                "data": self.data.dataset.fingerprint(),
+            }
+            checkpoints = Checkpoints(folder / phase, identity, 60 * options.checkpoint_minutes)
+            tensorboard = tensorboard_writer(folder / "tensorboard" / phase)
+        schedule = Schedule(
+            n_epochs,
+            options.batch_size,
+            learning_rate,
+            detach_fraction,
+            options.patience,
+            options.seed if seed is None else seed,
+        )
+        validation = validation if len(self.data.held_out) else None
+        arrays, records = fit(
+            learner, schedule, batches, validation, checkpoints, options.resume, tensorboard=tensorboard
+        )
+        self.records += [{"phase": phase, **record} for record in records]
+        return arrays

@@ -1,0 +1,174 @@
+"""The data set as training sees it: words as ids (or features), a held-out part, and the names of labels as texts."""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.data.dataset import Dataset
+from shortlist.data.texts import Texts
+from shortlist.errors import DataError
+from shortlist.evaluation import evaluate
+from shortlist.labels.centroids import label_centroids
+from shortlist.labels.tree import LabelTree
+from shortlist.lazy import sparse
+from shortlist.recipes.options import Options
+from shortlist.text import TfIdf, Tokenizer, Vocabulary, learn_vectors, load_vectors
+
+log = logging.getLogger("shortlist")
+
+METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
+# The name of a label counts as this many texts (docs/lab-book.md).
+COPIES_OF_NAMES = 2
+
+
+class TrainingData:
+    """Texts to learn from, and a held-out part.
+
+    texts, word_ids, labels  the training part, the names of labels behind the texts
+    inputs                   what an encoder takes: the word ids, or rows of features where the data set has those
+    held_out_…               the same for the held-out part
+    label_frequencies        of the training part, without names; so is `n_train`
+    """
+
+    def __init__(self, dataset: Dataset, options: Options) -> None:
+        self.dataset, self.options = dataset, options
+        reads_words = dataset.features is None and "min_count" in options
+        texts = dataset.texts if reads_words else Texts.from_strings([""] * len(dataset))
+        self.vocabulary, word_ids, names, named = read_words(dataset, texts, options)
+        fraction = options.get("validation_fraction", 0.0)
+        train, self.held_out = cut_validation(dataset.labels, dataset.n_labels, fraction, options.get("seed", 0))
+        self.texts, self.held_out_texts = texts.take(train), texts.take(self.held_out)
+        self.word_ids, self.held_out_ids = word_ids.take(train), word_ids.take(self.held_out)
+        labels = Ragged(dataset.labels.indptr, dataset.labels.values)  # weights of labels play no part in training
+        self.labels, self.held_out_labels = labels.take(train), labels.take(self.held_out)
+        self.n_train, self.label_frequencies = len(train), np.bincount(self.labels.values, minlength=dataset.n_labels)
+        if len(names):
+            log.info("learning from the names of %s labels, too", f"{len(np.unique(named.values)):,}")
+            self.texts = Texts.concatenate([self.texts, names])
+            self.word_ids = Ragged.concatenate([self.word_ids, word_ids[len(texts) :]])
+            self.labels = Ragged.concatenate([self.labels, named])
+        self.inputs: Any = self.word_ids
+        self.held_out_inputs: Any = self.held_out_ids
+        if dataset.features is not None:
+            features = dataset.features
+            features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
+            self.inputs, self.held_out_inputs = features[train], features[self.held_out]
+
+    @property
+    def n_labels(self) -> int:
+        return self.dataset.n_labels
+
+    @property
+    def n_words(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def labels_per_text(self) -> float:
+        return len(self.labels.values) / max(len(self.labels), 1)
+
+    @property
+    def held_out_raw(self) -> Any:
+        """The held-out texts, or rows of features, as a user would give them to `predict`."""
+        return self.held_out_texts if self.dataset.features is None else self.held_out_inputs
+
+    @cached_property
+    def tfidf(self) -> TfIdf:
+        return TfIdf.fit(self.word_ids, self.n_words)
+
+    @property
+    def idf(self) -> np.ndarray:
+        return self.tfidf.idf
+
+    def word_vectors(self) -> np.ndarray:
+        """Word vectors to start from: those of the user's file, or vectors learnt from the texts."""
+        options, vocabulary = self.options, self.vocabulary
+        if options.vectors:
+            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.parts], seed=options.seed)
+            log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
+            return vectors
+        return learn_vectors(
+            self.word_ids,
+            self.n_words,
+            options.embedding_dim,
+            labels=self.labels,
+            n_labels=self.n_labels,
+            seed=options.seed,
+            threads=options.threads,
+        )
+
+    def label_tree(self, n_clusters: int) -> LabelTree:
+        """Clusters of labels with similar texts."""
+        threads = self.options.threads
+        centroids = label_centroids(self.tfidf.transform(self.word_ids), self.labels, self.n_labels, threads)
+        n_clusters = min(n_clusters, self.n_labels)
+        return LabelTree.build(centroids, n_clusters=n_clusters, seed=self.options.seed, threads=threads)
+
+    def measure(self, ids: np.ndarray) -> dict[str, float]:
+        """The metrics of these labels (held-out texts × k)."""
+        result = evaluate(ids, self.held_out_labels, train=(self.label_frequencies, self.n_train))
+        return {name: result[name] for name in METRICS}
+
+
+def read_words(dataset: Dataset, texts: Texts, options: Options) -> tuple[Vocabulary, Ragged, Texts, Ragged]:
+    """The vocabulary, the word ids of the texts and then of the label names, and the names with their labels."""
+    stop_words = options.get("stop_words", "")
+    tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
+    sizes = {"min_count": options.get("min_count", 1), "part_sizes": subword_lengths(options.get("subwords", ""))}
+    vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, **sizes)
+    if not len(vocabulary) and texts is dataset.texts:
+        raise DataError(
+            f"there are no words to learn from: no word of the texts occurs {options.min_count:,} times or more. Lower "
+            "min_count, or check the texts and the stop words."
+        )
+    names, named = Texts.from_strings([]), Ragged.from_lists([])
+    if dataset.features is None and options.get("label_texts", False):
+        names, named = label_texts(dataset, vocabulary)
+    if len(names):  # their words may occur in texts to come
+        vocabulary, word_ids = Vocabulary.build_and_encode(Texts.concatenate([texts, names]), tokenizer, **sizes)
+    return vocabulary, word_ids, names, named
+
+
+def subword_lengths(subwords: str) -> tuple[int, int] | None:
+    """The shortest and the longest subword of "3-4"."""
+    if not subwords:
+        return None
+    shortest, _, longest = subwords.partition("-")
+    return int(shortest), int(longest or shortest)
+
+
+def label_texts(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, Ragged]:
+    """The names of labels as texts, where they are words and not codes, and the label of each.
+
+    A display name is words. A label that is its own name is words if more than half of them are known from the texts;
+    if most labels are words, all are.
+    """
+    names = [dataset.display_name(label) for label in dataset.label_names]
+    given = np.asarray([label in dataset.display_names for label in dataset.label_names], bool)
+    n_words = Vocabulary.build_and_encode(names, vocabulary.tokenizer)[1].counts
+    is_words = 2 * vocabulary.encode(names).counts > n_words
+    if 2 * np.count_nonzero(is_words[~given]) > np.count_nonzero(~given):
+        is_words[:] = True
+    labels = np.tile(np.flatnonzero((is_words | given) & (n_words > 0)), COPIES_OF_NAMES)
+    of_texts = Ragged(np.arange(len(labels) + 1), labels.astype(dataset.labels.values.dtype))
+    return Texts.from_strings([names[label] for label in labels]), of_texts
+
+
+def cut_validation(labels: Ragged, n_labels: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to hold out, both ascending. Every label keeps a text to train on.
+
+    >>> train, held_out = cut_validation(Ragged.from_lists([[0]] * 8 + [[1]]), 2, fraction=0.25, seed=0)
+    >>> len(train), len(held_out), 8 in train
+    (7, 2, True)
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    held_out = np.zeros(len(labels), bool)
+    held_out[order[: round(fraction * len(labels))]] = True
+    left = np.bincount(labels.values[~held_out[labels.row_ids]], minlength=n_labels)
+    held_out[labels.row_ids[left[labels.values] == 0]] = False
+    held_out &= labels.counts > 0
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)

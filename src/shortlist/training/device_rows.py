@@ -1,0 +1,100 @@
+"""`DeviceRows`: `LabelRows` in plain torch on any device; the path for CUDA, and the oracle of the kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shortlist.arrays import Arrays, Ragged
+from shortlist.kernels.label_rows import EPSILON, MEMORY
+from shortlist.training.label_rows import Candidates, Clusters, LabelRows, checked_loss
+
+PAIRS_PER_BLOCK = 1 << 18
+ROWS_PER_BLOCK = 1 << 15
+
+
+class DeviceRows:
+    """Rows of weights on a device, with the interface of `LabelRows` in tensors."""
+
+    def __init__(self, rows: LabelRows, device: torch.device | str) -> None:
+        self.device = torch.device(device)
+        self.weights, self.biases, self.mean_squares, self.bias_squares, self.seen = (
+            torch.as_tensor(array, device=self.device) for array in rows.arrays().values()
+        )
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.weights)
+
+    def arrays(self) -> Arrays:
+        return {name: value.cpu().numpy() for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    def step(
+        self, features: Any, candidates: Candidates, positives: Ragged, learning_rate: float, logits_out: Any = None
+    ) -> tuple[float, Tensor]:
+        """See `LabelRows.step`."""
+        x = torch.as_tensor(features, device=self.device)
+        if candidates is None:
+            return self._step_on_all(x, positives, learning_rate, logits_out)
+        # To a device, a row is a cluster of one.
+        ids, bounds = candidates if isinstance(candidates, Clusters) else (candidates, np.arange(self.n_labels + 1))
+        clusters, starts = torch.as_tensor(ids, device=self.device).long(), torch.as_tensor(bounds).to(self.device)
+        sample_of_cluster, slot = (clusters >= 0).nonzero(as_tuple=True)
+        chosen = clusters[sample_of_cluster, slot]
+        sizes = starts[chosen + 1] - starts[chosen]
+        ends = sizes.cumsum(0)
+        samples = sample_of_cluster.repeat_interleave(sizes)
+        rows = torch.arange(len(samples), device=self.device) + (starts[chosen] + sizes - ends).repeat_interleave(sizes)
+        wanted, place = rows.unique(return_inverse=True)
+        yes = self._is_positive(samples, rows, positives)
+        scale = 1 / max(len(x), 1)
+        gradient, row_gradient = torch.zeros_like(x), torch.zeros((len(wanted), x.shape[1]), device=self.device)
+        bias_gradient = torch.zeros(len(wanted), device=self.device)
+        loss = 0.0
+        for begin in range(0, len(rows), PAIRS_PER_BLOCK):
+            block = slice(begin, begin + PAIRS_PER_BLOCK)
+            weights, inputs, truth = self.weights[rows[block]], x[samples[block]], yes[block].float()
+            logits = (weights * inputs).sum(dim=1) + self.biases[rows[block]]
+            loss += float(torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum"))
+            slopes = (torch.sigmoid(logits) - truth) * scale
+            gradient.index_add_(0, samples[block], slopes[:, None] * weights)
+            row_gradient.index_add_(0, place[block], slopes[:, None] * inputs)
+            bias_gradient.index_add_(0, place[block], slopes)
+        self._move(wanted, row_gradient, bias_gradient, learning_rate)
+        return checked_loss(loss * scale), gradient
+
+    def _step_on_all(self, x: Tensor, positives: Ragged, learning_rate: float, logits_out: Any) -> tuple[float, Tensor]:
+        scale = 1 / max(len(x), 1)
+        samples = torch.as_tensor(positives.row_ids, device=self.device).long()
+        labels = torch.as_tensor(positives.values, device=self.device).long()
+        gradient = torch.zeros_like(x)
+        loss = 0.0
+        for begin in range(0, self.n_labels, ROWS_PER_BLOCK):
+            rows = torch.arange(begin, min(begin + ROWS_PER_BLOCK, self.n_labels), device=self.device)
+            logits = torch.addmm(self.biases[rows], x, self.weights[rows].T)
+            if logits_out is not None:
+                logits_out[:, begin : begin + len(rows)] = logits.cpu().numpy()
+            here = (labels >= begin) & (labels < begin + len(rows))
+            truth = torch.zeros_like(logits)
+            truth[samples[here], labels[here] - begin] = 1
+            loss += float(torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum"))
+            slopes = (torch.sigmoid(logits) - truth) * scale
+            gradient += slopes @ self.weights[rows]
+            self._move(rows, slopes.T @ x, slopes.sum(dim=0), learning_rate)
+        return checked_loss(loss * scale), gradient
+
+    def _is_positive(self, samples: Tensor, rows: Tensor, positives: Ragged) -> Tensor:
+        pairs = torch.as_tensor(positives.row_ids * self.n_labels + positives.values, device=self.device)
+        return torch.isin(samples * self.n_labels + rows, pairs)
+
+    def _move(self, rows: Tensor, gradient: Tensor, bias_gradient: Tensor, learning_rate: float) -> None:
+        self.seen[rows] += 1
+        share = (1 / self.seen[rows]).clamp(min=1 / MEMORY)
+        self.mean_squares[rows] += share * (gradient.square().mean(dim=1) - self.mean_squares[rows])
+        self.bias_squares[rows] += share * (bias_gradient.square() - self.bias_squares[rows])
+        epsilon = float(EPSILON)
+        self.weights[rows] -= learning_rate * gradient / (self.mean_squares[rows].sqrt() + epsilon)[:, None]
+        self.biases[rows] -= learning_rate * bias_gradient / (self.bias_squares[rows].sqrt() + epsilon)

@@ -1,0 +1,280 @@
+"""Training of ensembles: one recipe with consecutive seeds, one model after the other or several at once in processes.
+
+Every member is saved as soon as it is trained, and all are loaded in the end. So no more than one is in memory while
+another is trained, and a resumed training has lost none that was finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from multiprocessing import connection, resource_tracker
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.report import Report
+from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
+from shortlist.model.folder import load
+from shortlist.model.model import Model
+from shortlist.progress import Progress
+from shortlist.recipes.options import Options
+from shortlist.recipes.recipe import Recipe, get_recipe
+from shortlist.stages.calibration import Calibration
+from shortlist.training import memory
+from shortlist.training.checkpoints import FACTS, Checkpoints
+from shortlist.training.train import train_one
+
+log = logging.getLogger("shortlist")
+
+MEMBER, FINISHED, MODEL = "member-", "finished", "model"
+
+
+def train_ensemble(recipe: Recipe, dataset: Dataset, options: Options, n_members: int, parallel: int = 1) -> Model:
+    """Train members with the seeds `options.seed`, `options.seed + 1`, …, `parallel` of them at the same time."""
+    if "seed" not in options:
+        raise OptionError(
+            f"recipe {recipe.name!r} has no seed: an ensemble of it would be {n_members} times the same model. Leave "
+            "ensemble out, or choose another recipe."
+        )
+    at_once = min(parallel, n_members)
+    if at_once > 1:
+        options = options.replace(threads=max(1, options.threads // at_once))
+    in_parallel = f", {at_once} at once" if at_once > 1 else ""
+    log.info("training %s × %d, seeds from %d on%s", recipe.name, n_members, options.seed, in_parallel)
+    with contextlib.ExitStack() as stack:
+        checkpoint_dir = options.checkpoint_dir
+        folder = Path(checkpoint_dir or stack.enter_context(tempfile.TemporaryDirectory(prefix="shortlist-")))
+        fingerprint = dataset.fingerprint()
+        members = [_Member.of(i, recipe, options, folder, fingerprint) for i in range(n_members)]
+        if checkpoint_dir and not options.resume:
+            for member in members:
+                member.finished.refuse_to_overwrite()
+        left = [member for member in members if not member.is_finished()]
+        if at_once == 1:
+            for member in left:
+                member.train(dataset)
+        else:
+            try:
+                _train_at_once(left, dataset, at_once)
+            except KeyboardInterrupt:
+                kept = f"the checkpoints are in {checkpoint_dir}. To continue, rerun with --resume"
+                lost = "nothing is saved, because there was no checkpoint_dir"
+                raise Stopped(f"stopped; {kept if checkpoint_dir else lost}") from None
+        return combine([member.load() for member in members])
+
+
+def combine(models: list[Model]) -> Model:
+    """The ensemble of models that were trained on the same data."""
+    first = models[0]
+    facts = {name: fact for name, fact in first.facts.items() if name in ("data", "examples")}
+    return Model(
+        first.recipe,
+        {**first.options, "ensemble": len(models)},
+        [pipeline for model in models for pipeline in model.pipelines],
+        first.label_names,
+        first.display_names,
+        Calibration.mean([model.calibration for model in models]),
+        facts,
+        first.records,
+    )
+
+
+def refuse_other_kind(checkpoint_dir: str, ensemble: bool) -> None:
+    """Refuse checkpoints of a single model where an ensemble is trained, and the other way round.
+
+    Neither knows the files of the other, and would remove them in the end.
+    """
+    for facts in Path(checkpoint_dir).rglob(FACTS):
+        if facts.relative_to(checkpoint_dir).parts[0].startswith(MEMBER) != ensemble:
+            there, wanted = ("a single model", "an ensemble") if ensemble else ("an ensemble", "a single model")
+            raise DataError(
+                f"{checkpoint_dir} holds an interrupted training of {there}, and this is one of {wanted}. Resume with "
+                "the same options, or remove the folder to start over."
+            )
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member: how it is trained, and the folder with its checkpoints and, in the end, its model."""
+
+    name: str
+    recipe: str
+    options: dict[str, Any]
+    folder: Path
+    finished: Checkpoints
+
+    @staticmethod
+    def of(number: int, recipe: Recipe, options: Options, folder: Path, fingerprint: str) -> _Member:
+        name = f"{MEMBER}{number}"
+        options = options.replace(seed=options.seed + number)
+        if options.checkpoint_dir:
+            options = options.replace(checkpoint_dir=str(folder / name))
+        identity = {"recipe": recipe.name, **options.model_options(), "data": fingerprint}
+        finished = Checkpoints(folder / name / FINISHED, identity)
+        return _Member(name, recipe.name, options.to_dict(), folder / name, finished)
+
+    def is_finished(self) -> bool:
+        """Whether its model is there; an error if it belongs to another training."""
+        finished = self.finished.load() is not None
+        if finished:
+            log.info("%s is trained already", self.name)
+        return finished
+
+    def train(self, dataset: Dataset) -> None:
+        """Train it, and leave the model in its folder."""
+        log.info("training %s, seed %d", self.name, self.options["seed"])
+        model = train_one(get_recipe(self.recipe), dataset, Options(self.options))
+        shutil.rmtree(self.finished.folder, ignore_errors=True)  # a model without the mark: killed here before
+        model.save(self.finished.folder / MODEL, bits=32)  # the ensemble decides later how it is stored
+        self.finished.save({}, {})  # the mark
+        for facts in list(self.folder.rglob(FACTS)):
+            if facts.parent.parent != self.finished.folder:
+                shutil.rmtree(facts.parent)  # checkpoints are larger than models; the curves stay
+
+    def load(self) -> Model:
+        return load(self.finished.folder / MODEL)
+
+
+def _train_at_once(members: list[_Member], dataset: Dataset, at_once: int) -> None:
+    """Train members in processes of their own. If one fails, or on Ctrl-C, all are stopped in an orderly way."""
+    dataset = replace(dataset, report=Report())  # the other process has no use for it
+    waiting = list(members)
+    running: list[_Process] = []
+    n_starting = min(at_once, len(waiting))
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(_Process(waiting.pop(0)))
+                running[-1].start(dataset, n_starting)
+            n_starting = 1
+            ready = connection.wait([process.answers for process in running])
+            for process in [process for process in running if process.answers in ready]:
+                running.remove(process)
+                process.result()
+    finally:
+        _stop(running)
+
+
+class _Process:
+    """A process that trains one member."""
+
+    def __init__(self, member: _Member) -> None:
+        self.member = member
+        self._context = multiprocessing.get_context("spawn")
+        self.answers, self._answer = self._context.Pipe(duplex=False)
+        self.process: Any = None
+
+    def start(self, dataset: Dataset, n_starting: int) -> None:
+        arguments = (self.member, dataset, n_starting, log.getEffectiveLevel(), self._answer)
+        self.process = self._context.Process(target=_train_member, args=arguments, daemon=True)
+        try:
+            with _without_ctrl_c():
+                self.process.start()
+        except BrokenPipeError:
+            pass  # it ended before it knew what to do; `result` says so
+        self._answer.close()
+
+    def result(self) -> None:
+        """Returns when the member is trained; raises the error with which the process ended otherwise."""
+        try:
+            error = self.answers.recv()
+        except EOFError:
+            error = self._died()
+        self.join()
+        if error is not None:
+            raise error
+
+    def join(self) -> None:
+        if self.process is not None and self.process.pid is not None:
+            self.process.join()
+
+    def interrupt(self) -> None:
+        if self.process is not None and self.process.is_alive():
+            os.kill(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.is_alive():
+            self.process.kill()
+
+    def _died(self) -> ShortlistError:
+        self.join()
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return ShortlistError(
+                f"the process of {self.member.name} was killed by {signal.Signals(-code).name}. If memory was short, "
+                "train fewer members at the same time (parallel)."
+            )
+        return ShortlistError(
+            f"the process of {self.member.name} ended early; its messages above may say why. A script that trains in "
+            'parallel must do so under `if __name__ == "__main__":`, because each process imports it.'
+        )
+
+
+def _stop(running: list[_Process]) -> None:
+    """Interrupt all that still run, so that they save their work. A second Ctrl-C meanwhile kills them."""
+    try:
+        for process in running:
+            process.interrupt()
+        for process in running:
+            process.join()
+    finally:
+        for process in running:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block, and in a process started here until it is ready for it."""
+    resource_tracker.ensure_running()  # starting it later would let signals in
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _train_member(member: _Member, dataset: Dataset, n_starting: int, level: int, answer: Any) -> None:
+    """The work of the process: train the member, and answer with None or with the error."""
+    os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent, which passes it on: it must not come twice
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.basicConfig(format=f"{member.name}: %(message)s", level=level, stream=sys.stderr)
+    Progress.bars, memory.n_parallel = False, n_starting
+    error: BaseException | None = None
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        member.train(dataset)
+    except BaseException as caught:  # noqa: BLE001 - the parent raises it
+        error = _for_parent(caught)
+    answer.send(error)
+
+
+def _end_with_parent() -> None:
+    """A killed parent cannot stop its children, and the next one will want to resume from the same checkpoints."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _for_parent(error: BaseException) -> BaseException:
+    """The error in a form that can be sent to another process."""
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, error.filename)
+    for kind in (DataError, OptionError, ModelError, ShortlistError, MemoryError):
+        if isinstance(error, kind):
+            return kind(str(error))
+    return RuntimeError("".join(traceback.format_exception(error)))

@@ -1,0 +1,80 @@
+"""The phase `joint`: the encoder and the label rows learn together (InceptionXML, InceptionXML+, XML-CNN)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shortlist.arrays import Arrays
+from shortlist.labels.tree import LabelTree
+from shortlist.stages.candidates import AllLabels, CandidateStage, TopClusters
+from shortlist.stages.classifier import RowClassifier
+from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.stage import with_prefix, without_prefix
+from shortlist.training.batches import WordBatches
+from shortlist.training.build import Build
+from shortlist.training.learner import ClusterSearch, Learner
+from shortlist.training.networks import EncoderNetwork, network_kind, new_network
+
+
+def joint(build: Build) -> None:
+    """Learn the encoder and the label rows; with clusters, a meta-classifier that chooses candidates, too."""
+    data, options, tree, search = build.data, build.options, None, None
+    if "n_clusters" in options:
+        tree = data.label_tree(options.n_clusters)
+        search = ClusterSearch(tree, options.n_clusters_searched, options.variant == "lightxml")
+    network = new_network(build.recipe, data, options)
+    labels_per_text = len(data.dataset.labels.values) / len(data.dataset)
+    learner = Learner(network.module, data.n_labels, labels_per_text, search, options.seed, options.device)
+    shuffle = options.get("shuffle_words", False)
+    batches = WordBatches(data.word_ids, data.labels, options.max_words, data.n_words, shuffle)
+    detach = options.get("detach_fraction", 0.0)
+    validation = JointValidation(build, network, tree)
+    arrays = build.fit("joint", learner, batches, validation, options.n_epochs, options.learning_rate, detach)
+    pipeline = joint_pipeline(build, network, tree, arrays)
+    build.encoder, build.candidates, build.classifier = pipeline.encoder, pipeline.candidates, pipeline.classifier
+
+
+def joint_pipeline(build: Build, network: EncoderNetwork, tree: LabelTree | None, arrays: Arrays) -> Pipeline:
+    """The stages that these arrays make up."""
+    options, rows = build.options, without_prefix("rows", arrays)
+    candidates: CandidateStage = AllLabels()
+    if tree is not None:
+        meta = with_prefix("meta", without_prefix("meta", arrays))
+        of_tree = {"starts": tree.cluster_starts, "cluster_of_label": tree.cluster_of_label.astype(np.int32)}
+        n_searched = options.n_clusters_searched
+        config = {"n_searched": n_searched, "max_searched": n_searched, "use_logits": options.variant == "lightxml"}
+        candidates, rows = TopClusters({**meta, **of_tree}, config), {**rows, "order": tree.order}
+    encoder = network.stage(without_prefix("encoder", arrays))
+    return Pipeline(build.data.vocabulary, encoder, candidates, RowClassifier(rows))
+
+
+class JointValidation:
+    """Metrics of the whole pipeline, and P@1 of the meta-classifier on clusters."""
+
+    def __init__(self, build: Build, network: EncoderNetwork, tree: LabelTree | None) -> None:
+        self._build, self._network, self._tree = build, network, tree
+
+    def measure(self, arrays: Arrays) -> dict[str, float]:
+        data, pipeline = self._build.data, joint_pipeline(self._build, self._network, self._tree, arrays)
+        ids, _ = pipeline.first_rank(data.held_out_ids, 5, pipeline.candidates.n_searched)
+        scores = data.measure(ids)
+        if self._tree is not None and isinstance(pipeline.candidates, TopClusters):
+            best, _ = pipeline.candidates.meta.best(pipeline.encoder.encode(data.held_out_ids), 1)
+            labels = data.held_out_labels
+            right = self._tree.cluster_of_label[labels.values] == best[labels.row_ids, 0]
+            hits = np.bincount(labels.row_ids[right], minlength=len(labels)) > 0
+            scores["meta_P@1"] = 100 * float(hits.mean())
+        return scores
+
+
+def joint_memory(build: Build) -> dict[str, int]:
+    data, options, kind = build.data, build.options, network_kind(build.recipe)
+    n_features, n_clusters = kind.n_features(data, options), options.get("n_clusters", 0)
+    n_rows = data.n_labels + n_clusters
+    return {
+        # Twice: if the best epoch is not the last, it is read back beside it.
+        "label rows": 2 * 4 * n_rows * n_features + 16 * n_rows,
+        # Twice: as they are learnt, and as they are trained.
+        "word vectors": 2 * 4 * data.n_words * options.embedding_dim,
+        "a batch": 4 * options.batch_size * (kind.floats_per_text(options) + n_clusters + 3 * n_features),
+    }

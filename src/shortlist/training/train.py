@@ -1,0 +1,142 @@
+"""Training from beginning to end: prepare the data, run the recipe's phases, re-rank, calibrate; a model comes out."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.dataset import Dataset
+from shortlist.data.read import read
+from shortlist.errors import DataError, MissingExtraError, OptionError
+from shortlist.kernels.threads import use_threads
+from shortlist.model.model import Model
+from shortlist.recipes.options import Options, count, resolve
+from shortlist.recipes.recipe import Recipe, get_recipe
+from shortlist.training.build import Build
+from shortlist.training.data import TrainingData
+from shortlist.training.memory import require_memory
+from shortlist.training.phases import phase_named
+from shortlist.training.tune import tune
+
+log = logging.getLogger("shortlist")
+
+NEEDS_NO_TORCH = ("frequencies", "centroids")
+
+
+def train(
+    dataset: Any, recipe: str | Recipe = "centroid", ensemble: int = 1, parallel: int = 1, **options: Any
+) -> Model:
+    """Train a model on a data set, or on anything that `shortlist.read` reads.
+
+    recipe    a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`
+    ensemble  number of models with different seeds whose scores are averaged
+    parallel  number of them to train at the same time, each in a process of its own
+    options   options of the recipe; `shortlist recipes NAME` lists them
+
+    >>> model = train([("red shoes", ["shoes"]), ("blue hat", ["hats"])], recipe="centroid")
+    >>> model.predict("a hat")[0].label
+    'hats'
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else get_recipe(recipe)
+    ensemble, parallel = (count(name, 1, "").checked(n) for name, n in (("ensemble", ensemble), ("parallel", parallel)))
+    resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
+    dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
+    resolved = resolve(recipe.name, recipe.options, options, max(len(dataset), 1), max(dataset.n_labels, 1))
+    from shortlist.training.ensemble import refuse_other_kind, train_ensemble
+
+    if resolved.get("checkpoint_dir", ""):
+        refuse_other_kind(resolved.checkpoint_dir, ensemble > 1)
+    if ensemble > 1:
+        return train_ensemble(recipe, dataset, resolved, ensemble, parallel)
+    return train_one(recipe, dataset, resolved)
+
+
+def train_one(recipe: Recipe, dataset: Dataset, options: Options) -> Model:
+    """Train one model: this function is the whole path."""
+    require_inputs(recipe, dataset, options)
+    require_no_checkpoints(options)
+    show_options(options)
+    with running(recipe, options):
+        data = TrainingData(dataset, options)
+        build = Build(recipe, data, options)
+        phases = [phase_named(name) for name in recipe.phases]
+        require_memory({k: v for phase in phases for k, v in phase.memory(build).items()}, memory_advice(dataset))
+        for phase in phases:
+            phase.run(build)
+        pipeline = build.pipeline
+        if options.get("reranker", False):
+            from shortlist.training.reranking import learn_reranker
+
+            pipeline.reranker = learn_reranker(pipeline, build)
+        names = dataset.label_names, dataset.display_names
+        model = Model(recipe.name, options.model_options(), [pipeline], *names, records=build.records)
+        tune(model, build)
+    return model
+
+
+def require_inputs(recipe: Recipe, dataset: Dataset, options: Options) -> None:
+    """Raise an error if the recipe cannot learn from this data set."""
+    if not len(dataset.labels.values):
+        raise DataError("there is nothing to learn from: the data set has no text with a label")
+    if dataset.features is None:
+        return
+    if not recipe.takes_features:
+        raise OptionError(f"{recipe.name} learns from texts; the data set has a matrix of features")
+    shape = dataset.features.shape
+    if len(shape) != 2 or shape[0] != len(dataset) or not shape[1]:
+        raise DataError(f"the features have shape {shape}; expected a matrix with {len(dataset):,} rows, one per text")
+    if options.get("surrogate", "none") != "none" or options.get("reranker", False) or options.get("vectors", ""):
+        raise OptionError(
+            "surrogate, reranker and vectors are for texts, and the data set has a matrix of features: leave them out"
+        )
+
+
+def require_no_checkpoints(options: Options) -> None:
+    """Before any work: refuse to start over in a folder with an interrupted training, unless it is to be resumed."""
+    folder = options.get("checkpoint_dir", "")
+    if folder and not options.resume:
+        from shortlist.training.checkpoints import Checkpoints
+
+        for phase in sorted(path for path in Path(folder).glob("*") if path.is_dir()):
+            Checkpoints(phase, {}).refuse_to_overwrite()
+
+
+def show_options(options: Options) -> None:
+    shown = options.model_options()
+    if shown:
+        log.info("options: %s", ", ".join(f"{name} {value}" for name, value in shown.items() if value != ""))
+
+
+def memory_advice(dataset: Dataset) -> str:
+    if dataset.features is None:
+        return "A smaller embedding_dim, fewer candidates, repetitions or channels, or a larger min_count need less."
+    rows, columns = dataset.features.shape
+    return (
+        f"The matrix of features is {rows:,} × {columns:,}, and it is held with its zeros: reduce it to some hundred "
+        "columns (SVD), or use centroid."
+    )
+
+
+@contextmanager
+def running(recipe: Recipe, options: Options) -> Iterator[None]:
+    """Set the number of threads of kernels and of torch, which is loaded if the recipe needs it."""
+    with use_threads(options.get("threads", None)) as n_threads:
+        if set(recipe.phases) <= set(NEEDS_NO_TORCH):
+            yield
+            return
+        if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
+            os.environ["GOMP_SPINCOUNT"] = "5000"  # idle threads of torch would keep a core busy for milliseconds
+        try:
+            import torch
+        except ImportError:
+            raise MissingExtraError(f"training {recipe.name}", "train") from None
+        before = torch.get_num_threads()
+        torch.set_num_threads(n_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

@@ -1,0 +1,107 @@
+"""The last steps of training, on held-out texts: search effort, calibration, what 8 bits cost, and the model card."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from shortlist.evaluation.calibration import is_relevant, reliability
+from shortlist.model.model import Model
+from shortlist.training.build import Build
+from shortlist.training.calibrate import fit_calibration
+
+log = logging.getLogger("shortlist")
+
+# Searching less may cost this much of P@1, in points; more by the pessimistic measure (see `_precision`), of which a
+# tenth comes true on test texts.
+MAX_LOSS, MAX_PESSIMISTIC_LOSS = 0.1, 0.2
+SEARCH_STEP = 0.7
+N_EXAMPLES = 8
+RANKS = 5  # labels per text whose scores are calibrated
+MAX_8_BIT_LOSS = 0.2  # points of P@1 without a warning
+
+
+def tune(model: Model, build: Build) -> None:
+    """Set what held-out texts decide, and write down what they showed."""
+    data, dataset = build.data, build.data.dataset
+    model.facts["data"] = {
+        "texts": len(dataset),
+        "labels": dataset.n_labels,
+        "pairs": len(dataset.labels.values),
+        "held_out_texts": len(data.held_out),
+    }
+    if not len(data.held_out):
+        return
+    stage = model.pipelines[0].candidates
+    if stage.max_searched > 1:
+        model.facts["search_effort"] = choose_search(model, build)
+    ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
+    model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids).items()}
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, build)
+    model.facts["storage"] = cost_of_8_bits(model, build)
+    if build.options.get("store_examples", False) and dataset.features is None:
+        rows = np.linspace(0, len(data.held_out_texts) - 1, N_EXAMPLES).astype(int)
+        model.facts["examples"] = [data.held_out_texts[int(i)] for i in dict.fromkeys(rows.tolist())]
+
+
+def calibrate(ids: np.ndarray, scores: np.ndarray, build: Build) -> tuple[Any, dict[str, Any]]:
+    """A calibration fitted on the labels predicted for held-out texts, and what to say of it in the card."""
+    present = ids >= 0
+    hits = is_relevant(ids, build.data.held_out_labels, build.data.n_labels)[present]
+    calibration, errors, calibrated = fit_calibration(scores[present], hits)
+    facts = {
+        "method": "none" if calibration is None else calibration.method,
+        "errors": {method: round(error, 4) for method, error in errors.items()},
+        "table": reliability(calibrated, hits),
+    }
+    return calibration, facts
+
+
+def choose_search(model: Model, build: Build) -> dict[str, Any]:
+    """Search fewer and fewer clusters or cells as long as that costs next to nothing; the curve of it."""
+    stage = model.pipelines[0].candidates
+    allowed = MAX_LOSS if build.held_out_ranked is None else MAX_PESSIMISTIC_LOSS
+    stage.n_searched = n_searched = stage.max_searched
+    best = _precision(model, build, n_searched)
+    curve = [{"searched": n_searched, "P@1": round(best, 2)}]
+    while n_searched > 1:
+        n_searched = int(SEARCH_STEP * n_searched)
+        reached = _precision(model, build, n_searched)
+        curve.append({"searched": n_searched, "P@1": round(reached, 2)})
+        if reached < best - allowed:
+            break
+        stage.n_searched = n_searched
+    log.info("searching %d of %d clusters is enough", stage.n_searched, stage.max_searched)
+    return {"searched": stage.n_searched, "of": stage.max_searched, "allowed_loss": allowed, "curve": curve}
+
+
+def _precision(model: Model, build: Build, n_searched: int) -> float:
+    """P@1 on held-out texts when this many clusters or cells are searched."""
+    data, pipeline = build.data, model.pipelines[0]
+    if build.held_out_ranked is None or pipeline.reranker is None:
+        ids, _ = pipeline.rank(data.held_out_raw, 1, n_searched / pipeline.candidates.n_searched)
+        return 100 * float(is_relevant(ids, data.held_out_labels, data.n_labels).mean())
+    # The re-ranker has learnt from these texts. So what it ranked first before counts, as long as it is found; where it
+    # is not, whatever comes first instead counts as wrong.
+    best = build.held_out_ranked[0][:, :1]
+    found, _ = pipeline.first_rank(data.held_out_inputs, pipeline.reranker.n_candidates, n_searched)
+    still_found = (found == best).any(axis=1, keepdims=True)
+    return 100 * float((is_relevant(best, data.held_out_labels, data.n_labels) & still_found).mean())
+
+
+def cost_of_8_bits(model: Model, build: Build) -> dict[str, Any]:
+    """P@1 on held-out texts of the model as it was learnt, and in 8 bits as `save` stores it."""
+    data = build.data
+    learnt, stored = (
+        100 * float(is_relevant(m.raw_rank(data.held_out_raw, 1)[0], data.held_out_labels, data.n_labels).mean())
+        for m in (model, model.quantized())
+    )
+    if learnt - stored > MAX_8_BIT_LOSS:
+        log.warning("in 8 bits the model loses %.2f points of P@1; save with bits=32 to keep them", learnt - stored)
+    return {
+        "P@1_as_learnt": round(learnt, 2),
+        "P@1_as_stored": round(stored, 2),
+        "held_out_texts": len(data.held_out),
+    }
