@@ -1,4 +1,4 @@
-"""Model folders that are damaged, by accident or on purpose: a clear error or sound predictions, and no code is run."""
+"""Damaged model folders, by accident or on purpose: a clear error or sound predictions, and no code is run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
 
-SMALL = {"epochs": 1, "dimensions": 64, "batch_size": 64, "threads": 1, "candidates": 20}
-QUICK = {**SMALL, "surrogate_epochs": 1, "clusters": 5, "shortlist": 12}
+SMALL = {"n_epochs": 1, "embedding_dim": 64, "batch_size": 64, "threads": 1, "n_reranked": 20}
+QUICK = {**SMALL, "n_surrogate_epochs": 1, "n_clusters": 5, "n_candidates": 12}
 MODELS = {
     "popular": {},
     "centroid": {},
     "inceptionxml": {**SMALL, "channels": 4},
-    "inceptionxml+": {**SMALL, "channels": 4, "clusters": 5, "top": 3},
-    "astec": {**QUICK, "parts": "3-4", "min_count": 2, "relu": True},
-    "astec texts": {**QUICK, "share": 0.5, "neighbours": 9},
+    "inceptionxml+": {**SMALL, "channels": 4, "n_clusters": 5, "n_clusters_searched": 3},
+    "astec": {**QUICK, "subwords": "3-4", "min_count": 2, "relu": True},
+    "astec texts": {**QUICK, "vote_weight": 0.5, "n_neighbours": 9},
     "astec ensemble": {**QUICK, "ensemble": 2},
-    "mach": {**SMALL, "repetitions": 2, "buckets": 6, "word_buckets": 50},
-    "xml-cnn": {**SMALL, "channels": 4, "hidden": 16},
-    "slice features": {**QUICK, "validation": 0.0},
+    "mach": {**SMALL, "n_repetitions": 2, "n_buckets": 6, "n_word_buckets": 50},
+    "xml-cnn": {**SMALL, "channels": 4, "hidden_size": 16},
+    "slice features": {**QUICK, "validation_fraction": 0.0},
 }
 BOTH_SIZES = ("inceptionxml+", "astec")
 N_TOPICS = 12
@@ -130,13 +130,13 @@ def test_some_damage_of_each_kind(centroid, tmp_path, monkeypatch):
 
 def test_a_config_that_was_changed_is_noticed(centroid, tmp_path):
     config = json.loads((centroid / "config.json").read_text())
-    config["extra"]["vocabulary"]["tokenizer"]["lowercase"] = False
+    config["members"][0][0]["config"]["tokenizer"]["lowercase"] = False
     shutil.copytree(centroid, tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"config\.json is not the file that was saved"):
         shortlist.load(tmp_path / "model")
-    # Written in another way it says the same, and a model from before there was a checksum has none.
-    config["extra"]["vocabulary"]["tokenizer"]["lowercase"] = True
+    # Formatting does not matter, and a config without a checksum is not compared.
+    config["members"][0][0]["config"]["tokenizer"]["lowercase"] = True
     (tmp_path / "model" / "config.json").write_text(json.dumps(config, sort_keys=True))
     assert shortlist.load(tmp_path / "model").n_labels == N_TOPICS
     del config["xxh3"]
@@ -154,9 +154,9 @@ def test_files_may_be_links_to_the_right_content(centroid, tmp_path):
 
 def test_weights_that_are_no_numbers_rank_nothing(centroid, tmp_path):
     shutil.copytree(centroid, tmp_path / "model")
-    arrays = load_file(centroid / "arrays.safetensors")
+    arrays = load_file(centroid / "classifier.safetensors")
     arrays["weights"][arrays["labels"] == 3] = np.nan
-    model_damage.put_sealed("arrays.safetensors", save(arrays), tmp_path / "model")
+    model_damage.put_sealed("classifier.safetensors", save(arrays), tmp_path / "model")
     model = shortlist.load(tmp_path / "model")
     ids, scores = model.rank(["topic3word1 topic5word1 noise1 noise2 noise3"], N_TOPICS)
     assert model.label_names[3] not in [model.label_names[i] for i in ids[0] if i >= 0]

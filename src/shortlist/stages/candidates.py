@@ -18,7 +18,7 @@ from shortlist.labels.centres import unit
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, whole_number, with_prefix, without_prefix
+from shortlist.stages.stage import Stage, finite_number, label_count, whole_number, with_prefix, without_prefix
 
 
 class Candidates(NamedTuple):
@@ -159,7 +159,7 @@ class NearestLabels(CandidateStage):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> NearestLabels:
-        return super().from_arrays(arrays, config, **{"n_labels": whole_number(config, "n_labels")} | sizes)
+        return super().from_arrays(arrays, config, **{**sizes, "n_labels": label_count(config, sizes)})
 
     @staticmethod
     def build(
