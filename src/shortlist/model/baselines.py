@@ -22,7 +22,7 @@ from shortlist.model.finish import PLACES, calibrate
 from shortlist.model.folder import ModelReader, ModelWriter
 from shortlist.model.names import LabelTexts
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
-from shortlist.text.bag import unit_rows
+from shortlist.text.features import normalize_sparse_rows
 from shortlist.training.validation import cut_validation
 
 ARRAYS, VOCABULARY = "arrays.safetensors", "vocabulary.txt"
@@ -152,7 +152,7 @@ class CentroidModel(Model):
             tf_idf = TfIdf.fit(word_ids, len(vocabulary))
             features = tf_idf.transform(word_ids)
         else:
-            features = unit_rows(sparse.csr_array(dataset.features))
+            features = normalize_sparse_rows(sparse.csr_array(dataset.features))
         centroids = label_centroids(features, labels, dataset.n_labels, options.threads, most)
         kept = {
             "min_count": min_count,
@@ -200,7 +200,7 @@ class CentroidModel(Model):
             raise OptionError(
                 f"this model knows {self._labels_of_word.shape[0]:,} features; the matrix has {inputs.shape[1]:,}"
             )
-        return unit_rows(sparse.csr_array(inputs))
+        return normalize_sparse_rows(sparse.csr_array(inputs))
 
     def _write(self, writer: ModelWriter) -> dict[str, Any]:
         words = self._labels_of_word
@@ -250,6 +250,6 @@ def _check_rows(
 def _read_vocabulary(reader: ModelReader) -> Vocabulary:
     try:
         config = reader.config.extra["vocabulary"]
-        return Vocabulary.of_content(reader.content(VOCABULARY), reader.path(VOCABULARY), config)
+        return Vocabulary.from_bytes(reader.content(VOCABULARY), reader.path(VOCABULARY), config)
     except (KeyError, TypeError, AttributeError, ValueError, DataError) as error:
         raise reader.damaged(f"its vocabulary cannot be read: {error!r}") from None

@@ -43,7 +43,7 @@ class Prepared:
     def __init__(self, dataset: Dataset, options: TextOptions) -> None:
         self.dataset, self.options = dataset, options
         texts = dataset.texts if dataset.features is None else Texts.from_strings([""] * len(dataset))
-        build = partial(Vocabulary.build_and_encode, min_count=options.min_count, part_sizes=options.part_sizes)
+        build = partial(Vocabulary.build_and_encode, min_count=options.min_count, subword_lengths=options.part_sizes)
         self.vocabulary, word_ids = build(texts)
         if not len(self.vocabulary) and dataset.features is None:
             raise DataError(
@@ -87,7 +87,7 @@ class Prepared:
         """Word vectors to start from."""
         options, vocabulary = self.options, self.vocabulary
         if options.vectors:
-            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.parts], seed=options.seed)
+            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.subwords], seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
             return vectors
         return learn_vectors(

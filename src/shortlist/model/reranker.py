@@ -19,8 +19,7 @@ from shortlist.model.best import best_of
 from shortlist.model.calibration import fit_odds
 from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.odds import SUREST, expit, log_odds
-from shortlist.text import TfIdf, Vocabulary
-from shortlist.text.word_features import WordFeatures
+from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 
 ROWS, PIECES = "word_rows.safetensors", "pieces.txt"
 
@@ -63,7 +62,7 @@ class Mixture:
 class Reranker:
     """Rescores the labels that a first stage ranks best."""
 
-    def __init__(self, features: WordFeatures, rows: WordRows, mixture: Mixture, n_candidates: int) -> None:
+    def __init__(self, features: LexicalFeatures, rows: WordRows, mixture: Mixture, n_candidates: int) -> None:
         self.features, self.rows, self.mixture, self.n_candidates = features, rows, mixture, n_candidates
         # If held-out texts were learnt from in the end: their best labels and probabilities before that.
         self.held_out_best: tuple[np.ndarray, np.ndarray] | None = None
@@ -87,7 +86,7 @@ class Reranker:
         held_out_ranks  the labels that it ranks best for these, and their probabilities
         """
         texts, labels = train
-        features = WordFeatures.fit(texts, vocabulary)
+        features = LexicalFeatures.fit(texts, vocabulary)
         rows = features.transform(texts)
         word_rows = WordRows.learn(rows, labels, n_labels, candidates, cost, threads)
         mixture, held_out_best = Mixture(), None
@@ -142,12 +141,12 @@ class Reranker:
 
     def write(self, writer: ModelWriter) -> dict[str, Any]:
         """Put its files in place; what the config should hold."""
-        idf = {"idf": self.features.word_weights.idf, "pieces_idf": self.features.piece_weights.idf}
+        idf = {"idf": self.features.words_tfidf.idf, "pieces_idf": self.features.ngrams_tfidf.idf}
         rows = self.rows.in_8_bits() if writer.bits == 8 else self.rows
         writer.arrays(ROWS, rows.to_arrays() | idf)
-        self.features.pieces.save(writer.path(PIECES))
+        self.features.ngrams.save(writer.path(PIECES))
         return {
-            "pieces": self.features.pieces.to_config(),
+            "pieces": self.features.ngrams.to_config(),
             "mixture": vars(self.mixture),
             "candidates": self.n_candidates,
         }
@@ -155,13 +154,13 @@ class Reranker:
     @staticmethod
     def read(reader: ModelReader, config: dict[str, Any], vocabulary: Vocabulary, n_labels: int) -> Reranker:
         arrays = reader.arrays(ROWS, "starts", "words", "weights", "biases", "idf", "pieces_idf")
-        pieces = Vocabulary.of_content(reader.content(PIECES), reader.path(PIECES), config["pieces"])
+        pieces = Vocabulary.from_bytes(reader.content(PIECES), reader.path(PIECES), config["pieces"])
         idf, pieces_idf = arrays.pop("idf"), arrays.pop("pieces_idf")
         for known, values in ((vocabulary, idf), (pieces, pieces_idf)):
             if values.shape != (len(known),) or values.dtype != np.float32:
                 raise ModelError(f"there are {len(known):,} words, but weights of {values.shape}")
             check_finite("idf", values)
-        features = WordFeatures(vocabulary, pieces, TfIdf(idf), TfIdf(pieces_idf))
+        features = LexicalFeatures(vocabulary, pieces, TfIdf(idf), TfIdf(pieces_idf))
         rows = WordRows.from_arrays(arrays, n_labels, features.n_features)
         mixture = Mixture(**{name: finite_number(value, name) for name, value in config["mixture"].items()})
         return Reranker(features, rows, mixture, whole_number(config["candidates"], "candidates"))

@@ -96,7 +96,7 @@ class TextModel(Model):
     def _read_words(reader: ModelReader, n_labels: int) -> dict[str, Any]:
         """The arguments of `TextModel.__init__` again."""
         extra = reader.config.extra
-        vocabulary = Vocabulary.of_content(reader.content(VOCABULARY), reader.path(VOCABULARY), extra["vocabulary"])
+        vocabulary = Vocabulary.from_bytes(reader.content(VOCABULARY), reader.path(VOCABULARY), extra["vocabulary"])
         reranker = None
         if "reranker" in extra:
             reranker = Reranker.read(reader, extra["reranker"], vocabulary, n_labels)

@@ -23,7 +23,7 @@ from shortlist.evaluation.calibration import is_relevant, on_test_texts
 from shortlist.evaluation.filters import among_pairs, most_per_text, pair_keys
 from shortlist.model.base import Model
 from shortlist.text import Tokenizer
-from shortlist.text.disturbed import WAYS, disturbed
+from shortlist.text.perturb import PERTURBATIONS, perturb
 
 PLACES = 5
 LATENCY_TEXTS, WARM_UP_TEXTS = 500, 20
@@ -161,9 +161,9 @@ def _robustness(
     sample = test.take(np.sort(rows))
     texts = [sample.texts[i] for i in range(len(sample))]
     found: dict[str, Any] = {"texts": len(sample)}
-    for how in ("as written", *WAYS):
+    for how in ("as written", *PERTURBATIONS):
         if how != "as written":
-            sample.texts = disturbed(texts, how, seed, model.tokenizer)
+            sample.texts = perturb(texts, how, seed, model.tokenizer)
         try:
             result = evaluate(model.predict_dataset(sample, PLACES, threads), sample, train=train, unseen=unseen)
         except DataError:  # none of the labels drawn occurs in training
