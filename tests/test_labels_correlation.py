@@ -33,13 +33,13 @@ def exact_visits(labels, n_labels, n_steps, restart):
 
 
 @pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
-def test_many_steps_come_close_to_the_exact_probabilities(restart):
+def test_long_walks_approach_the_exact_probabilities(restart):
     found = label_correlations(LABELS, N_LABELS, n_steps=60_000, restart=restart, max_neighbours=6)
     np.testing.assert_allclose(found.toarray(), exact_visits(LABELS, N_LABELS, 60_000, restart), atol=0.015)
 
 
 @pytest.mark.slow
-def test_short_walks_are_right_on_average():
+def test_short_walks_are_unbiased():
     walks = [label_correlations(LABELS, N_LABELS, n_steps=3, seed=seed).toarray() for seed in range(1500)]
     np.testing.assert_allclose(np.mean(walks, axis=0), exact_visits(LABELS, N_LABELS, 3, 0.8), atol=0.04)
 
@@ -49,14 +49,14 @@ def random_labels(n_texts=3000, n_labels=9000, seed=0):
     return Ragged.from_lists([rng.integers(0, n_labels, rng.integers(0, 6)) for _ in range(n_texts)])
 
 
-def test_rows_are_probabilities_with_few_entries():
+def test_rows_are_sparse_probabilities():
     rows = label_correlations(random_labels(), 9000, n_steps=50, max_neighbours=4)
     np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
     assert np.diff(rows.indptr).max() == 4
     assert np.diff(rows.indptr).min() == 1
 
 
-def test_same_seed_same_walks_on_any_number_of_threads():
+def test_seed_decides_and_threads_do_not():
     labels = random_labels()
     one, two = (label_correlations(labels, 9000, seed=5, threads=threads) for threads in (1, 2))
     other = label_correlations(labels, 9000, seed=6, threads=2)
@@ -64,12 +64,12 @@ def test_same_seed_same_walks_on_any_number_of_threads():
     assert (one != other).nnz > 0
 
 
-def test_only_the_most_visited_neighbours_stay():
+def test_only_the_most_visited_neighbours_are_kept():
     every = label_correlations(LABELS, N_LABELS, n_steps=1000).toarray()
     few = label_correlations(LABELS, N_LABELS, n_steps=1000, max_neighbours=2).toarray()
-    for row_of_every, row_of_few in zip(every, few, strict=True):
-        best = np.sort(row_of_every)[::-1][:2]
-        np.testing.assert_allclose(np.sort(row_of_few)[::-1][:2], best / best.sum(), rtol=1e-5)
+    for all_neighbours, few_neighbours in zip(every, few, strict=True):
+        best = np.sort(all_neighbours)[::-1][:2]
+        np.testing.assert_allclose(np.sort(few_neighbours)[::-1][:2], best / best.sum(), rtol=1e-5)
 
 
 def test_smoothing_averages_unit_centroids_over_neighbours():
@@ -81,7 +81,7 @@ def test_smoothing_averages_unit_centroids_over_neighbours():
     np.testing.assert_allclose(smooth_centroids(centroids, LABELS, seed=3).toarray(), expected, atol=1e-5)
 
 
-def test_smoothing_brings_labels_of_the_same_texts_together():
+def test_smoothing_makes_labels_of_the_same_texts_similar():
     centroids = sparse.csr_array(np.eye(N_LABELS, dtype=np.float32))
     smooth = smooth_centroids(centroids, LABELS).toarray()
     cosines = smooth @ smooth.T
@@ -91,6 +91,6 @@ def test_smoothing_brings_labels_of_the_same_texts_together():
 
 
 @pytest.mark.parametrize("options", [{"restart": 1.5}, {"n_steps": 0}, {"max_neighbours": 0}])
-def test_options_are_checked(options):
+def test_wrong_options_are_refused(options):
     with pytest.raises(OptionError):
         label_correlations(LABELS, N_LABELS, **options)
