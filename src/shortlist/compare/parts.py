@@ -19,7 +19,7 @@ from shortlist.data.read import read
 from shortlist.data.split import split
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError
-from shortlist.evaluation.filters import most_per_text
+from shortlist.evaluation.filters import places_needed
 from shortlist.files import write_folder_atomically
 from shortlist.lazy import sparse
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
@@ -94,7 +94,7 @@ class Parts:
     def places(self) -> int:
         """How many labels each system ranks: some more where pairs that must not count may be among them."""
         pairs = self.test.filter_pairs
-        return max(PLACES, LARGEST_K + (0 if pairs is None else most_per_text(pairs[:, 0])))
+        return max(PLACES, places_needed(LARGEST_K, pairs))
 
     @property
     def inputs(self) -> Any:
