@@ -81,7 +81,7 @@ def test_product_equals_scipy(n_rows, n_columns, width, seed):
 def test_factors_are_the_leading_singular_vectors():
     generator = np.random.default_rng(0)
     dense = generator.standard_normal((60, 8)) @ np.diag(2.0 ** -np.arange(8)) @ generator.standard_normal((8, 90))
-    factors = learnt_vectors._factorise(sparse.csr_array(dense.astype(np.float32)), 5, generator, False)
+    factors = learnt_vectors._factorise(sparse.csr_array(dense.astype(np.float32)), 5, generator)
     left, values, _ = np.linalg.svd(dense)
     expected = left[:, :5] * values[:5] ** 0.5
     np.testing.assert_allclose(factors @ factors.T, expected @ expected.T, atol=1e-3)
@@ -89,9 +89,9 @@ def test_factors_are_the_leading_singular_vectors():
 
 def test_block_size_does_not_change_the_result(monkeypatch):
     matrix = sparse.random_array((50, 70), density=0.2, rng=np.random.default_rng(1), dtype=np.float32).tocsr()
-    whole = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0), False)
+    whole = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0))
     monkeypatch.setattr(learnt_vectors, "MAX_PRODUCT_SIZE", 7 * 70)
-    parts = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0), False)
+    parts = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0))
     np.testing.assert_array_equal(whole, parts)
 
 

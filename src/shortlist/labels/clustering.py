@@ -42,13 +42,13 @@ class Node(NamedTuple):
 
 
 def cluster_labels(
-    centroids: sparse.csr_array, n_clusters: int, seed: int, threads: int | None, show_progress: bool
+    centroids: sparse.csr_array, n_clusters: int, seed: int, threads: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in cluster order, and the start of each cluster (and the end of the last one)."""
     n_labels = centroids.shape[0]
     order = np.arange(n_labels, dtype=np.int32)
     cluster_starts = np.zeros(n_clusters + 1, np.int64)
-    progress = Progress("clustering labels", n_labels, "labels", show_progress)
+    progress = Progress("clustering labels", n_labels, "labels")
     with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool, progress:
         rows, n_words = _normalized_rows(centroids, pool)
 

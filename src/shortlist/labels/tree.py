@@ -63,7 +63,6 @@ class LabelTree:
         cluster_size: int | None = None,
         seed: int = 0,
         threads: int | None = None,
-        show_progress: bool = False,
     ) -> LabelTree:
         """Cluster label centroids by balanced recursive spherical 2-means.
 
@@ -91,7 +90,7 @@ class LabelTree:
             raise OptionError(f"n_clusters must be between 1 and {n_labels:,} (the labels), not {n_clusters:,}")
         if not np.isfinite(centroids.data).all():
             raise DataError("the centroids contain NaN or infinity; check the features they were computed from")
-        return LabelTree(*cluster_labels(centroids, n_clusters, seed, threads, show_progress))
+        return LabelTree(*cluster_labels(centroids, n_clusters, seed, threads))
 
     @staticmethod
     def from_clusters(cluster_of_label: Any) -> LabelTree:

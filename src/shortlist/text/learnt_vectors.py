@@ -42,7 +42,6 @@ def learn_vectors(
     n_labels: int = 0,
     seed: int = 0,
     threads: int | None = None,
-    show_progress: bool = True,
 ) -> np.ndarray:
     """Learn word vectors (float32, n_words × embedding_dim) from the word ids of the training texts.
 
@@ -79,7 +78,7 @@ def learn_vectors(
             parts = [information, _ppmi(word_ids, n_words, labels, n_labels)]
             information = sparse.csr_array(sparse.hstack(parts, "csr"))
         if information.nnz:
-            factors = _factorise(information, min(embedding_dim, n_words), rng, show_progress)
+            factors = _factorise(information, min(embedding_dim, n_words), rng)
             _blend(factors, vectors)
     return vectors
 
@@ -122,7 +121,7 @@ def _ppmi(words: Ragged, n_words: int, contexts: Ragged, n_contexts: int) -> spa
     return sparse.csr_array((values, columns, indptr), shape=(n_words, n_contexts))
 
 
-def _factorise(matrix: sparse.csr_array, rank: int, rng: np.random.Generator, show_progress: bool) -> np.ndarray:
+def _factorise(matrix: sparse.csr_array, rank: int, rng: np.random.Generator) -> np.ndarray:
     """Return the leading left singular vectors (rows × rank), scaled by a power of their singular values.
 
     Each pass orthonormalises a subspace, which starts at random, and multiplies it by matrix · matrixᵀ. The leading
@@ -135,7 +134,7 @@ def _factorise(matrix: sparse.csr_array, rank: int, rng: np.random.Generator, sh
     block_size = max(1, MAX_PRODUCT_SIZE // n_columns)
     transposed = matrix.T.tocsr()
     image = rng.standard_normal((n_rows, width), np.float32)
-    with Progress("learning word vectors", N_PASSES * width, "columns", show_progress) as progress:
+    with Progress("learning word vectors", N_PASSES * width, "columns") as progress:
         for _ in range(N_PASSES):
             basis = np.ascontiguousarray(linalg.qr(image, mode="economic", check_finite=False)[0])
             for start in range(0, width, block_size):

@@ -35,7 +35,6 @@ def load_vectors(
     *,
     vocabulary_path: str | Path | None = None,
     seed: int = 0,
-    show_progress: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Load the vectors of the given words; returns them (float32, words × dimensions) and which words were found.
 
@@ -62,7 +61,7 @@ def load_vectors(
     elif vocabulary_path is not None:
         raise OptionError(f"{path}: vocabulary_path is for .npy files; a text file contains its words. Leave it out.")
     else:
-        with Progress("loading word vectors", stored_size(path), "B", show_progress) as progress:
+        with Progress("loading word vectors", stored_size(path), "B") as progress:
             vectors = _load_text(path, wanted, progress.advance)
     found = wanted.state != NOT_FOUND
     missing = np.flatnonzero(~found).tolist()
