@@ -175,8 +175,7 @@ def synthetic(n_labels, folder, n_texts):
     from shortlist.shortlisters.cells import CellIndex
     from shortlist.shortlisters.centres import unit
     from shortlist.shortlisters.merged import MergedShortlister
-    from shortlist.text import TfIdf, Vocabulary
-    from shortlist.text.word_features import WordFeatures
+    from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 
     rng = np.random.default_rng(0)
     n_words, n_features, per_label, group = 200_000, 300, 60, 50
@@ -190,7 +189,9 @@ def synthetic(n_labels, folder, n_texts):
     centres = unit(np.repeat(topics, group, axis=0)[:n_labels] + vectors[np.arange(n_labels) % n_words])
     arrays |= {"extreme.weights": 4 * centres, "extreme.biases": np.full(n_labels, -6, np.float32)}
     arrays["extreme.block"] = np.zeros((n_features, n_features), np.float32)
-    features = WordFeatures(vocabulary, pieces, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32)))
+    features = LexicalFeatures(
+        vocabulary, pieces, TfIdf(np.ones(n_words, np.float32)), TfIdf(np.ones(30_000, np.float32))
+    )
     owned = np.sort(rng.integers(features.n_features, size=(n_labels, per_label), dtype=np.int32), axis=1)
     weights = rng.standard_normal(owned.size, dtype=np.float32)
     bounds = np.arange(0, owned.size + 1, per_label)

@@ -21,7 +21,7 @@ import shortlist
 from shortlist.arrays import Ragged
 from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.learnt_vectors import learn_vectors
-from shortlist.text.vectors import load_vectors, random_vectors
+from shortlist.text.pretrained_vectors import load_vectors, random_vectors
 
 
 class NearestLabel:

@@ -1,4 +1,4 @@
-"""`evaluate` on every form of input; filter pairs, unseen labels, and what is refused."""
+"""`evaluate` with all forms of input, filter pairs, unseen labels, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def padded(rows, width=6):
     return np.asarray([row + [-1] * (width - len(row)) for row in rows])
 
 
-def marks(rows):
+def indicators(rows):
     matrix = np.zeros((len(rows), len(NAMES)))
     for i, row in enumerate(rows):
         matrix[i, row] = 1
@@ -71,13 +71,13 @@ def scored(rows):
         (dataset(PREDICTED, NAMES[::-1], scores=-np.arange(9.0)), TRUTH),
         (ids(PREDICTED), ids(TRUTH)),
         (padded(ids(PREDICTED)), Ragged.from_lists(ids(TRUTH))),
-        (padded(ids(PREDICTED)).astype(np.uint8).astype(np.int8), marks(ids(TRUTH))),
+        (padded(ids(PREDICTED)).astype(np.uint8).astype(np.int8), indicators(ids(TRUTH))),
         (Ragged.from_lists(ids(PREDICTED)), ids(TRUTH)),
-        (scores_of(ids(PREDICTED)), marks(ids(TRUTH))),
-        (scores_of(ids(PREDICTED)).tocoo(), marks(ids(TRUTH)).tocsc()),
+        (scores_of(ids(PREDICTED)), indicators(ids(TRUTH))),
+        (scores_of(ids(PREDICTED)).tocoo(), indicators(ids(TRUTH)).tocsc()),
     ],
 )
-def test_every_form_of_input_gives_the_same_numbers(predictions, truth):
+def test_all_forms_of_input_give_the_same_values(predictions, truth):
     expected = evaluate(padded(ids(PREDICTED)), Ragged.from_lists(ids(TRUTH)), train=dataset(TRAIN))
     found = evaluate(predictions, truth, train=dataset(TRAIN))
     assert found.values == pytest.approx(expected.values)
@@ -85,7 +85,7 @@ def test_every_form_of_input_gives_the_same_numbers(predictions, truth):
     assert (found.texts, found.left_out, found.labels) == (4, 0, 5)
 
 
-def test_values_worked_out_by_hand():
+def test_values_by_hand():
     found = evaluate(PREDICTED, TRUTH, k=(1, 3))
     assert found["P@1"] == pytest.approx(100 * 2 / 4)
     assert found["P@3"] == pytest.approx(100 * (2 / 3 + 0 + 0 + 2 / 3) / 4)
@@ -93,7 +93,7 @@ def test_values_worked_out_by_hand():
     assert found["coverage@3"] == pytest.approx(100 * 3 / 5)
 
 
-def test_propensities_come_from_training():
+def test_propensities_come_from_the_training_data():
     by_names = evaluate(PREDICTED, TRUTH, train=dataset(TRAIN), a=0.6, b=2.6)
     frequencies = np.asarray([5, 2, 2, 1, 1, 1])
     by_ids = evaluate(ids(PREDICTED), ids(TRUTH), train=(frequencies, 8), a=0.6, b=2.6)
@@ -105,15 +105,15 @@ def test_propensities_come_from_training():
     assert by_names.values == pytest.approx(by_dict.values)
 
 
-def test_without_training_there_is_a_note_instead_of_psp():
+def test_without_training_data_a_note_replaces_psp():
     found = evaluate(PREDICTED, TRUTH)
     assert "PSP@1" not in found.values and not found.quantiles
     assert any("need the training data" in note for note in found.notes)
-    with pytest.raises(KeyError, match="was not measured; there are P@1"):
+    with pytest.raises(KeyError, match="was not measured; available: P@1"):
         found["PSP@1"]
 
 
-def test_a_label_that_nobody_knows_is_a_miss():
+def test_an_unknown_label_is_a_miss():
     known = evaluate([["dog"], ["cat"]], [["ant"], ["cat"]], train=dataset(TRAIN))
     unknown = evaluate([["yak"], ["cat"]], [["ant"], ["cat"]], train=dataset(TRAIN))
     assert unknown.values == pytest.approx(known.values)
@@ -128,7 +128,7 @@ def test_k_larger_than_the_number_of_labels():
 # Ties
 
 
-def test_equal_scores_in_a_matrix_go_to_the_smaller_id():
+def test_ties_in_a_matrix_go_to_the_smaller_id():
     scores = sparse.csr_array(([0.5, 0.5, 0.7, 0.5], ([0, 0, 0, 0], [5, 2, 3, 0])), shape=(1, 6))
     ranking = [3, 0, 2, 5]
     for place, label in enumerate(ranking, start=1):
@@ -136,7 +136,7 @@ def test_equal_scores_in_a_matrix_go_to_the_smaller_id():
         assert [found[f"R@{k}"] for k in range(1, 5)] == [100.0 * (k >= place) for k in range(1, 5)]
 
 
-def test_equal_weights_and_equal_scores_keep_the_order_given():
+def test_ties_in_lists_and_datasets_keep_their_order():
     assert evaluate(dataset([["fox", "ant"]], scores=[1, 1]), [["fox"]], k=1)["P@1"] == 100
     assert evaluate([[("fox", 1), ("ant", 1)]], [["fox"]], k=1)["P@1"] == 100
 
@@ -146,7 +146,7 @@ def test_negative_and_zero_scores_are_predictions():
     assert evaluate(scores, [[1]], k=1)["P@1"] == 100
 
 
-def test_zeros_in_a_true_matrix_are_no_labels_though_they_are_in_napkinxc():
+def test_stored_zeros_in_a_true_matrix_are_not_labels_unlike_in_napkinxc():
     truth = sparse.csr_matrix(([1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))
     assert napkin.recall_at_k(truth, [[0]], k=1)[0] == 0.5
     assert evaluate([[0]], truth, k=1)["R@1"] == 100
@@ -155,8 +155,8 @@ def test_zeros_in_a_true_matrix_are_no_labels_though_they_are_in_napkinxc():
 # Filter pairs
 
 
-def test_filtered_labels_leave_predictions_and_truth():
-    # Text 0 loses its first prediction, so "cat" moves to place 1; text 3 loses a true label.
+def test_filtered_labels_are_removed_from_predictions_and_truth():
+    # Text 0 loses its first prediction, so that "cat" moves up; text 3 loses a true label.
     pairs = [(0, "bee"), (3, "fox"), (3, "nobody's")]
     found = evaluate(PREDICTED, TRUTH, filter_pairs=pairs, k=(1, 2, 3))
     expected = evaluate(
@@ -168,14 +168,14 @@ def test_filtered_labels_leave_predictions_and_truth():
     assert "Filter pairs that do not count: 3." in found.notes
 
 
-def test_the_prediction_behind_the_last_place_moves_up():
+def test_predictions_beyond_k_move_up():
     scores = scores_of(ids([["fox", "elk", "dog"]]))
     pairs = np.asarray([[0, NAMES.index("fox")], [0, NAMES.index("elk")]])
-    assert evaluate(scores, marks(ids([["dog"]])), k=1, filter_pairs=pairs)["P@1"] == 100
+    assert evaluate(scores, indicators(ids([["dog"]])), k=1, filter_pairs=pairs)["P@1"] == 100
     assert evaluate([["fox", "elk", "dog"]], [["dog"]], k=1, filter_pairs=[(0, "fox"), (0, "elk")])["P@1"] == 100
 
 
-def test_filter_pairs_of_the_truth_data_set_are_used_unless_others_are_given():
+def test_filter_pairs_default_to_those_of_the_truth():
     truth = dataset([["fox"], ["ant"]], NAMES[::-1], filter_pairs=np.asarray([[0, NAMES[::-1].index("ant")]]))
     predictions = [["ant", "fox"], ["ant"]]
     assert evaluate(predictions, truth, k=1)["P@1"] == 100
@@ -200,23 +200,23 @@ def test_filter_pairs_equal_editing_the_lists(data):
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [
-        ([(7, "ant")], DataError, "row 7, but there are 4 texts"),
-        ([(0, 17)], OptionError, "filter pairs hold label ids, but predictions and truth hold names"),
+        ([(7, "ant")], DataError, r"text row 7 is out of range \(4 texts"),
+        ([(0, 17)], OptionError, "filter_pairs has label ids, but predictions and truth have names"),
         ([(0, "ant", 1)], OptionError, "must be"),
         ([("0", "ant")], OptionError, "row number"),
         ([(0, "ant"), (0, 1)], OptionError, "all names or all ids"),
         (np.zeros((2, 3), int), OptionError, "two columns"),
     ],
 )
-def test_senseless_filter_pairs_are_refused(pairs, error, message):
+def test_wrong_filter_pairs_are_refused(pairs, error, message):
     with pytest.raises(error, match=message):
         evaluate(PREDICTED, TRUTH, filter_pairs=pairs)
 
 
-def test_filter_names_do_not_go_with_ids_and_positions_must_exist():
-    with pytest.raises(OptionError, match="filter pairs hold label names"):
+def test_filter_pairs_must_match_the_labels():
+    with pytest.raises(OptionError, match="filter_pairs has label names"):
         evaluate(ids(PREDICTED), ids(TRUTH), filter_pairs=[(0, "ant")])
-    with pytest.raises(DataError, match="label 6, but the truth has 6 labels"):
+    with pytest.raises(DataError, match=r"label id 6 is out of range \(the truth has 6 labels"):
         evaluate(PREDICTED, dataset(TRUTH), filter_pairs=[(0, 6)])
 
 
@@ -236,27 +236,27 @@ def test_unseen_labels_count_or_are_ignored():
     assert sum(one.labels for one in ignored.quantiles) == 2  # ant and bee
 
 
-def test_ids_without_training_examples_are_unseen():
+def test_ids_without_training_texts_are_unseen():
     frequencies = np.asarray([2, 1, 0, 0, 0, 0])
     found = evaluate(ids(PREDICTED), ids(TRUTH), train=(frequencies, 3), unseen="ignore")
     assert (found.texts, found.left_out) == (2, 2)
 
 
-def test_labels_unknown_to_training_still_have_a_propensity():
+def test_labels_without_training_texts_have_a_propensity():
     found = evaluate([["yak"]], [["yak"]], train=dataset(TRAIN))
     assert found["PSP@1"] == pytest.approx(100)
     assert sum(one.labels for one in found.quantiles) == len(NAMES) + 1
 
 
-# What is refused
+# Wrong arguments
 
 
-def test_names_and_ids_do_not_mix():
-    with pytest.raises(OptionError, match="predictions hold label ids but the truth holds label names"):
+def test_names_and_ids_are_not_mixed():
+    with pytest.raises(OptionError, match="predictions have label ids, but the truth has label names"):
         evaluate(padded(ids(PREDICTED)), TRUTH)
-    with pytest.raises(OptionError, match="predictions hold label names but the truth holds label ids"):
-        evaluate(PREDICTED, marks(ids(TRUTH)))
-    with pytest.raises(OptionError, match=r"all names .* or all ids .* there are int, str"):
+    with pytest.raises(OptionError, match="predictions have label names, but the truth has label ids"):
+        evaluate(PREDICTED, indicators(ids(TRUTH)))
+    with pytest.raises(OptionError, match=r"all names .* or all ids .* not int, str"):
         evaluate([["ant", 3]], [["ant"]])
     with pytest.raises(OptionError, match="frequencies must be a dict"):
         evaluate(PREDICTED, TRUTH, train=([1, 2, 3], 3))
@@ -264,7 +264,7 @@ def test_names_and_ids_do_not_mix():
         evaluate(ids(PREDICTED), ids(TRUTH), train=({"ant": 1}, 3))
 
 
-def test_row_counts_that_differ_are_refused_with_both_numbers():
+def test_different_numbers_of_rows_are_refused():
     with pytest.raises(DataError, match=r"predictions for 3 texts but true labels for 4"):
         evaluate(PREDICTED[:3], TRUTH)
 
@@ -276,30 +276,30 @@ def test_row_counts_that_differ_are_refused_with_both_numbers():
         (["ant", "bee", "cat", "dog"], OptionError, "text 0 should have a list of labels, not 'ant'"),
         ([[("ant",)], [], [], []], OptionError, r"text 0 should have \(label, score\) tuples"),
         ([[], [("ant", "bee")], [], []], OptionError, r"text 1 should have \(label, score\) tuples"),
-        ([[], [("ant", float("nan"))], [], []], DataError, "text 1 has a score that is not a number"),
+        ([[], [("ant", float("nan"))], [], []], DataError, "text 1 has a score of NaN"),
         (np.zeros((4, 2)), OptionError, "label ids, texts × places"),
         (17, OptionError, "not int"),
     ],
 )
-def test_senseless_predictions_are_refused(predictions, error, message):
+def test_wrong_predictions_are_refused(predictions, error, message):
     with pytest.raises(error, match=message):
         evaluate(predictions, TRUTH)
 
 
-def test_senseless_numbers_are_refused():
+def test_wrong_ids_and_scores_are_refused():
     with pytest.raises(DataError, match="NaN"):
         evaluate(sparse.csr_array([[np.nan, 1.0]]), [[1]])
-    with pytest.raises(DataError, match="-2 is no label id"):
+    with pytest.raises(DataError, match="-2 is not a label id"):
         evaluate(np.asarray([[-2]]), [[1]])
-    with pytest.raises(DataError, match="-1 is no label id"):
+    with pytest.raises(DataError, match="-1 is not a label id"):
         evaluate([[1]], [[-1]])
-    with pytest.raises(DataError, match="label id 9, but training has 3 labels"):
+    with pytest.raises(DataError, match=r"label id 9 is out of range \(the training data has 3 labels"):
         evaluate([[9]], [[1]], train=([1, 2, 3], 3))
-    with pytest.raises(OptionError, match="does not say"):
+    with pytest.raises(OptionError, match="ambiguous"):
         evaluate([[1]], np.asarray([[1]]))
 
 
-def test_senseless_options_are_refused():
+def test_wrong_options_are_refused():
     with pytest.raises(OptionError, match='"count" or "ignore"'):
         evaluate(PREDICTED, TRUTH, unseen="maybe")
     with pytest.raises(OptionError, match="needs the training data"):
@@ -310,17 +310,17 @@ def test_senseless_options_are_refused():
         evaluate(PREDICTED, TRUTH, k=0)
 
 
-def test_no_texts_are_refused():
+def test_nothing_to_evaluate():
     with pytest.raises(DataError, match="nothing to evaluate"):
         evaluate([], [])
-    with pytest.raises(DataError, match="of 1 texts none is left"):
+    with pytest.raises(DataError, match="none of the 1 texts is left"):
         evaluate([["ant"]], [["yak"]], train=dataset(TRAIN), unseen="ignore")
 
 
-# What is shown
+# Output
 
 
-def test_notes_say_what_may_surprise():
+def test_notes():
     found = evaluate([["ant", "ant"], []], [["ant"], ["ant"]], train=dataset(TRAIN))
     assert found.notes == [
         "Texts without any prediction: 1. They count as misses.",
@@ -329,7 +329,7 @@ def test_notes_say_what_may_surprise():
     ]
 
 
-def test_rows_in_another_order_are_noticed():
+def test_a_note_on_texts_that_differ():
     truth = dataset([["ant"], ["bee"]], texts=["a small one", "a yellow one"])
     same = dataset([["ant"], ["bee"]], texts=["a small one", "a yellow one"])
     swapped = dataset([["bee"], ["ant"]], texts=["a yellow one", "a small one"])
@@ -339,7 +339,7 @@ def test_rows_in_another_order_are_noticed():
     assert differs not in evaluate(same, truth).notes + evaluate(without, truth).notes
 
 
-def test_table_markdown_and_json_hold_the_numbers():
+def test_table_markdown_and_json():
     found = evaluate(PREDICTED, TRUTH, train=dataset(TRAIN), intervals=True, resamples=20)
     low, high = found.intervals["P@1"]
     lines = found.table().splitlines()

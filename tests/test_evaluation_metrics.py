@@ -1,4 +1,4 @@
-"""The metrics against napkinXC and against slow, obvious twins."""
+"""The metrics against napkinXC and against slow versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.evaluation.metrics import check_k, distinct_rows, find_hits, measure
+from shortlist.evaluation.metrics import check_k, find_hits, measure, sort_unique
 from shortlist.kernels import metrics as kernels
 from shortlist.kernels.threads import use_threads
 
@@ -89,7 +89,7 @@ def slow(predictions, truth, k, gains):
 
 @quick
 @given(problems())
-def test_every_metric_equals_its_slow_twin(problem):
+def test_all_metrics_equal_their_slow_versions(problem):
     predictions, truth, gains, k = problem
     values = ours(predictions, truth, k, gains)
     for one in range(1, k + 1):
@@ -126,20 +126,20 @@ def test_macro_f1_agrees_with_napkinxc_on_names(problem):
     assert family(ours(predictions, truth, 5), "macro-F1") == pytest.approx(expected, **CLOSE)
 
 
-def test_macro_f1_differs_from_napkinxc_on_ids_by_labels_that_never_occur():
+def test_macro_f1_of_ids_ignores_labels_that_never_occur_unlike_napkinxc():
     truth, predictions = [[0], [7]], [[0], [3]]
     expected = napkin.macro_f1_measure_at_k(truth, predictions)[0]
     assert expected == pytest.approx(1 / 8)  # ids 0 to 7, of which 1, 2, 4, 5 and 6 occur nowhere
     assert ours(predictions, truth, 1)["macro-F1@1"] == pytest.approx(1 / 3)  # labels 0, 3 and 7
 
 
-def test_macro_f1_knows_any_k_where_napkinxc_always_takes_five():
+def test_macro_f1_takes_any_k_unlike_napkinxc():
     truth, predictions = [["a"], ["b"]], [["b", "a"], ["a", "c"]]
     assert len(napkin.macro_f1_measure_at_k(truth, predictions, k=2)) == 5
     assert family(ours([[1, 0], [0, 2]], [[0], [1]], 7), "macro-F1").shape == (7,)
 
 
-def test_macro_f1_without_a_miss_is_one_where_napkinxc_fails():
+def test_macro_f1_without_a_miss_is_one_unlike_napkinxc():
     with pytest.raises(ValueError, match="empty"):
         napkin.macro_f1_measure_at_k([[0]], [[0]])
     assert ours([[0]], [[0]], 1)["macro-F1@1"] == 1.0
@@ -147,7 +147,7 @@ def test_macro_f1_without_a_miss_is_one_where_napkinxc_fails():
 
 @quick
 @given(problems())
-def test_f1_agrees_with_napkinxc_where_k_labels_are_predicted(problem):
+def test_f1_agrees_with_napkinxc_if_k_labels_are_predicted(problem):
     predictions, truth, _, _ = problem
     k = min(len(row) for row in predictions)
     if k == 0:
@@ -156,13 +156,13 @@ def test_f1_agrees_with_napkinxc_where_k_labels_are_predicted(problem):
     assert ours(predictions, truth, k)[f"F1@{k}"] == pytest.approx(expected, **CLOSE)
 
 
-def test_f1_differs_from_napkinxc_where_fewer_are_predicted():
+def test_f1_differs_from_napkinxc_if_fewer_are_predicted():
     truth, predictions = [[4]], [[4]]
     assert napkin.samples_f1_measure(truth, predictions) == 1.0
     assert ours(predictions, truth, 3)["F1@3"] == pytest.approx(0.5)  # P@3 = 1/3, R@3 = 1
 
 
-def test_a_repeated_prediction_counts_once_and_twice_in_napkinxc():
+def test_a_repeated_prediction_counts_once_unlike_napkinxc():
     truth, predictions = [[4, 5]], [[4, 4, 5]]
     assert napkin.precision_at_k(truth, predictions, k=3)[2] == 1.0
     values = ours(predictions, truth, 3)
@@ -176,34 +176,34 @@ def test_repeated_true_labels_count_once():
     assert napkin.recall_at_k([[1, 1]], [[1]], k=1)[0] == 0.5
 
 
-def test_without_any_true_label_everything_is_zero_where_napkinxc_has_nothing():
+def test_without_true_labels_all_metrics_are_zero_unlike_napkinxc():
     with np.errstate(invalid="ignore"):
         assert np.isnan(napkin.psprecision_at_k([[]], [[1]], np.ones(2), k=1)).all()
     assert set(ours([[1]], [[]], 1, np.ones(2)).values()) == {0.0}
 
 
-def test_nothing_predicted_and_nothing_true():
+def test_no_predictions_and_no_true_labels():
     assert set(ours([[]], [[]], 3, np.zeros(0)).values()) == {0.0}
 
 
-def test_nothing_in_the_middle_is_a_miss():
+def test_an_empty_place_is_a_miss():
     hits = find_hits(np.asarray([[-1, 2, -1]]), Ragged.from_lists([[2]]), 3)
     values = measure(hits, (1, 2, 3))
     assert (values["P@1"], values["P@2"], values["R@3"]) == (0, 0.5, 1)
 
 
-def test_perfect_predictions_reach_one():
+def test_perfect_predictions_score_one():
     values = ours([[3, 1], [2]], [[1, 3], [2]], 5, np.asarray([1.0, 2, 3, 4]))
     for name in ("N", "PSP", "PSN", "R", "macro-F1", "coverage"):
         assert values[f"{name}@5"] == pytest.approx(1), name
 
 
-def test_propensity_scores_normalise_over_all_texts_not_text_by_text():
+def test_propensity_scored_metrics_normalise_over_all_texts():
     # Text 0 is worth 10 and missed, text 1 is worth 1 and hit: 1 / 11, not the mean of 0 and 1.
     assert ours([[1], [1]], [[0], [1]], 1, np.asarray([10.0, 1.0]))["PSP@1"] == pytest.approx(1 / 11)
 
 
-def test_rows_that_do_not_match_are_refused_with_both_numbers():
+def test_different_numbers_of_texts_are_refused():
     with pytest.raises(DataError, match=r"2 texts .* 1"):
         find_hits(np.zeros((2, 1), np.int64), Ragged.from_lists([[1]]), 1)
 
@@ -214,27 +214,27 @@ def test_too_few_propensities_are_refused():
 
 
 @pytest.mark.parametrize("predictions", [np.zeros((2, 1)), np.zeros(2, np.int64)])
-def test_only_tables_of_ids_are_predictions(predictions):
-    with pytest.raises(OptionError, match="two-dimensional array of whole numbers"):
+def test_only_matrices_of_ids_are_predictions(predictions):
+    with pytest.raises(OptionError, match="two-dimensional array of integers"):
         find_hits(predictions, Ragged.from_lists([[1], [1]]), 1)
 
 
 @pytest.mark.parametrize("k", [0, (), (1, -3), 2.5, (1, 2.5)])
-def test_senseless_k_is_refused(k):
+def test_wrong_k_is_refused(k):
     with pytest.raises(OptionError):
         check_k(k)
 
 
-def test_k_is_sorted_and_each_taken_once():
+def test_k_is_sorted_without_duplicates():
     assert check_k([5, 1, np.int64(5)]) == (1, 5)
     assert check_k(3) == (3,)
 
 
 @quick
 @given(st.lists(st.lists(st.integers(0, 5), max_size=20), max_size=6))
-def test_distinct_rows_are_sorted_sets(rows):
-    distinct = distinct_rows(Ragged.from_lists(rows))
-    assert [distinct.row(i).tolist() for i in range(len(distinct))] == [sorted(set(row)) for row in rows]
+def test_sort_unique(rows):
+    unique = sort_unique(Ragged.from_lists(rows))
+    assert [unique.row(i).tolist() for i in range(len(unique))] == [sorted(set(row)) for row in rows]
 
 
 @quick
@@ -251,7 +251,7 @@ def test_top_of_rows_is_a_stable_sort(rows, width):
     assert top.tolist() == as_array(expected, width).tolist()
 
 
-def test_any_number_of_threads_gives_the_same_bits():
+def test_threads_do_not_change_the_result():
     rng = np.random.default_rng(3)
     truth = Ragged.from_lists([rng.integers(0, 50, rng.integers(0, 9)).tolist() for _ in range(500)])
     predictions, gains = rng.integers(-1, 50, (500, 5)), rng.random(50) + 1

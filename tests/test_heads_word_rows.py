@@ -19,7 +19,7 @@ from shortlist.errors import ModelError
 from shortlist.heads import word_rows
 from shortlist.heads.word_rows import PAGE, WordRows, sorted_rows
 from shortlist.kernels.word_rows import texts_of_labels
-from shortlist.text.bag import unit_rows
+from shortlist.text.features import normalize_sparse_rows
 
 # Learning stops when no text would move the weights by more than a tenth: this near to the best it must come.
 NEARLY = 0.03
@@ -29,7 +29,7 @@ def random_problem(seed, n_texts, n_words, n_labels, k):
     """Texts of a few words each (some of none), labels (some of none), and candidates with gaps, repeats and labels."""
     rng = np.random.default_rng(seed)
     dense = rng.random((n_texts, n_words)) * (rng.random((n_texts, n_words)) < min(1, 3 / n_words))
-    features = unit_rows(sparse.csr_array(dense.astype(np.float32)))
+    features = normalize_sparse_rows(sparse.csr_array(dense.astype(np.float32)))
     labels = Ragged.from_lists([rng.permutation(n_labels)[: rng.integers(0, 3)] for _ in range(n_texts)])
     return features, labels, rng.integers(-1, n_labels, (n_texts, k)).astype(np.int32)
 
@@ -222,7 +222,7 @@ class TestLearn:
             words = np.stack([label, 2 * n_twins + label // 2, *noise])
             rows = Ragged(5 * np.arange(n_texts + 1), words.T.ravel().astype(np.int32))
             both = label[:, None] // 2 * 2 + np.arange(2)
-            return unit_rows(rows.to_csr(3 * n_twins + n_noise)), label, both
+            return normalize_sparse_rows(rows.to_csr(3 * n_twins + n_noise)), label, both
 
         features, label, both = texts(600)
         learnt = learn(features, Ragged(np.arange(601), label.astype(np.int32)), 2 * n_twins, both)

@@ -11,20 +11,17 @@ from scipy import sparse
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.labels import label_centroids
-
-
-def unit(matrix):
-    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
-    return matrix / np.where(lengths > 0, lengths, 1)
+from shortlist.labels.centroids import label_representatives, nearest_centroid, normalize_rows, spherical_kmeans
 
 
 def dense_centroids(features, labels, n_labels, max_words=None):
-    """The slow, obvious twin."""
-    sums = labels.to_csr(n_labels).toarray().T.astype(np.float64) @ unit(features.toarray().astype(np.float64))
+    sums = labels.to_csr(n_labels).toarray().T.astype(np.float64) @ normalize_rows(
+        features.toarray().astype(np.float64)
+    )
     if max_words is not None:
         for row in sums:
             row[np.argsort(-np.abs(row), kind="stable")[max_words:]] = 0
-    return unit(sums)
+    return normalize_rows(sums)
 
 
 def random_problem(seed, n_texts, n_words, n_labels, weighted=False):
@@ -46,7 +43,7 @@ def random_problem(seed, n_texts, n_words, n_labels, weighted=False):
     weighted=st.booleans(),
     max_words=st.none() | st.integers(1, 8),
 )
-def test_equals_the_dense_computation(seed, n_texts, n_words, n_labels, weighted, max_words):
+def test_equal_the_dense_computation(seed, n_texts, n_words, n_labels, weighted, max_words):
     features, labels = random_problem(seed, n_texts, n_words, n_labels, weighted)
     centroids = label_centroids(features, labels, n_labels, threads=2, max_words=max_words)
     assert centroids.shape == (n_labels, n_words)
@@ -64,7 +61,7 @@ def test_labels_without_texts_are_empty_and_others_have_length_one():
     assert np.diff(centroids.indptr)[10:].sum() == 0
 
 
-def test_the_number_of_threads_changes_nothing():
+def test_threads_do_not_change_the_result():
     features, labels = random_problem(2, 300, 50, 40, weighted=True)
     one, two = (label_centroids(features, labels, 40, threads=threads) for threads in (1, 2))
     np.testing.assert_array_equal(one.indptr, two.indptr)
@@ -72,7 +69,7 @@ def test_the_number_of_threads_changes_nothing():
     np.testing.assert_array_equal(one.data, two.data)
 
 
-def test_max_words_keeps_the_largest():
+def test_max_words_limits_the_values():
     features, labels = random_problem(3, 100, 40, 5)
     centroids = label_centroids(features, labels, 5, max_words=3)
     assert np.diff(centroids.indptr).max() == 3
@@ -84,11 +81,44 @@ def test_a_text_without_words_adds_nothing():
     np.testing.assert_allclose(centroids.toarray(), [[0.5**0.5, 0.5**0.5], [0, 0]], rtol=1e-6)
 
 
-def test_wrong_sizes_are_refused():
+def test_wrong_arguments_are_refused():
     features = sparse.csr_array(np.eye(2))
     with pytest.raises(DataError, match="features of 2 texts but labels of 1"):
         label_centroids(features, Ragged.from_lists([[0]]), 1)
-    with pytest.raises(DataError, match="label ids run from 0 to 5"):
+    with pytest.raises(DataError, match=r"label id 5 is out of range \(5 labels\)"):
         label_centroids(features, Ragged.from_lists([[0], [5]]), 5)
     with pytest.raises(OptionError, match="max_words"):
         label_centroids(features, Ragged.from_lists([[0], [1]]), 2, max_words=0)
+
+
+class TestLabelRepresentatives:
+    def test_a_label_is_represented_by_its_centroid(self):
+        features = np.asarray([[2, 0], [0, 3], [0, 1]], np.float32)
+        vectors, owners = label_representatives(features, Ragged.from_lists([[0], [0, 1], [1]]), 3)
+        assert owners.tolist() == [0, 1, 2]
+        assert np.allclose(vectors, [[0.5**0.5, 0.5**0.5], [0, 1], [0, 0]])
+
+    def test_a_common_label_has_several_representatives(self):
+        rng = np.random.default_rng(0)
+        directions = np.eye(4, 16, dtype=np.float32)
+        features = np.repeat(directions, 100, axis=0) + rng.normal(0, 0.05, (400, 16)).astype(np.float32)
+        labels = Ragged.from_lists([[0]] * 400)
+        vectors, owners = label_representatives(features, labels, 2, common=0.5, per_common=20)
+        assert set(owners[2:]) == {0}
+        # The centroid is far from all four directions; the other representatives are close to one each.
+        assert (normalize_rows(features) @ vectors[0]).max() < 0.7
+        assert (normalize_rows(features) @ vectors[2:].T).max(axis=1).min() > 0.9
+        again, _ = label_representatives(features, labels, 2, common=0.5, per_common=20)
+        assert np.array_equal(vectors, again)
+
+    def test_kmeans_finds_planted_directions(self):
+        rng = np.random.default_rng(1)
+        truth = rng.integers(0, 3, 300)
+        vectors = normalize_rows(np.eye(3)[truth] + 0.1 * rng.standard_normal((300, 3)))
+        centroids = spherical_kmeans(vectors, 12, rng)
+        nearest = nearest_centroid(vectors, centroids)
+        assert all(len(set(truth[nearest == one])) == 1 for one in set(nearest))
+        np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, rtol=1e-5)
+
+    def test_kmeans_of_zeros(self):
+        assert not spherical_kmeans(np.zeros((5, 2), np.float32), 2, np.random.default_rng(0)).any()

@@ -1,4 +1,4 @@
-"""Propensities against napkinXC and against the formula worked out by hand."""
+"""Propensities against napkinXC and against the formula."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("n_texts", [0, 1, 2])
-def test_too_little_data_means_no_correction(n_texts):
+def test_too_few_texts_give_propensities_of_one(n_texts):
     np.testing.assert_array_equal(propensities([0, 1, 2], n_texts), [1, 1, 1])
 
 
-def test_rises_with_frequency_and_stays_a_probability():
+def test_propensities_are_probabilities_that_increase_with_frequency():
     values = propensities(np.arange(10_000), 10_000)
     assert (np.diff(values) > 0).all()
     assert values[0] > 0 and values[-1] < 1
@@ -46,5 +46,5 @@ def test_no_labels():
 
 
 def test_b_must_be_positive():
-    with pytest.raises(OptionError, match="b must be above 0"):
+    with pytest.raises(OptionError, match="b must be positive"):
         propensities([0, 1], 10, b=0)

@@ -1,4 +1,4 @@
-"""The label tree: a partition, balanced, deterministic, and of similar labels."""
+"""The label tree: a balanced, deterministic partition into similar labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.labels import LabelTree, grow
+from shortlist.labels import LabelTree, clustering
 
 
 def random_centroids(n_labels, n_words=50, words_per_label=5, seed=0):
@@ -22,7 +22,7 @@ def random_centroids(n_labels, n_words=50, words_per_label=5, seed=0):
 
 
 def planted_centroids(n_clusters, size, seed=0):
-    """Labels of a cluster share five words of their own, and hardly any of their two others. Shuffled."""
+    """Labels of a cluster share five words; each has two random words more. Shuffled."""
     rng = np.random.default_rng(seed)
     truth = rng.permutation(np.repeat(np.arange(n_clusters), size))
     words = truth[:, None] * 5 + np.arange(5)
@@ -58,19 +58,19 @@ def test_any_number_of_clusters_is_a_balanced_partition(data, n_labels, seed):
 
 @pytest.fixture
 def small_nodes(monkeypatch):
-    """All stages of growing, on few labels: a root split by sample, subtrees by rows, leaves by cosines."""
-    monkeypatch.setattr(grow, "LARGEST_SUBTREE", 1500)
-    monkeypatch.setattr(grow, "SMALLEST_SAMPLE", 300)
-    monkeypatch.setattr(grow, "LABELS_PER_TASK", 700)
+    """Reaches all code paths with few labels: a root split by sample, subtrees by rows, leaves by cosines."""
+    monkeypatch.setattr(clustering, "MAX_SUBTREE_SIZE", 1500)
+    monkeypatch.setattr(clustering, "MIN_SAMPLE_SIZE", 300)
+    monkeypatch.setattr(clustering, "LABELS_PER_TASK", 700)
 
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 5, 64, 1000, 3001, 5000])
-def test_partition_through_all_stages(small_nodes, n_clusters):
+def test_partition_through_all_code_paths(small_nodes, n_clusters):
     centroids = random_centroids(5000, n_words=400)
     assert_partition(LabelTree.build(centroids, n_clusters), 5000, n_clusters)
 
 
-def test_threads_do_not_matter_and_seeds_do(small_nodes):
+def test_seed_decides_and_threads_do_not(small_nodes):
     centroids = random_centroids(5000, n_words=400)
     one, two, again = (LabelTree.build(centroids, 300, seed=1, threads=threads) for threads in (1, 2, 2))
     assert_same(one, two)
@@ -88,7 +88,7 @@ def test_recovers_planted_clusters(small_nodes):
 
 
 @pytest.mark.parametrize("n_clusters", [16, 100])
-def test_more_alike_than_a_random_split(small_nodes, n_clusters):
+def test_clusters_are_more_similar_than_random_ones(small_nodes, n_clusters):
     centroids = random_centroids(3000, n_words=300)
     tree = LabelTree.build(centroids, n_clusters)
     shuffled = LabelTree.from_clusters(np.random.default_rng(0).permutation(tree.cluster_of_label))
@@ -127,8 +127,7 @@ def test_edge_shapes(rows):
         assert_partition(LabelTree.build(sparse.csr_array(rows), n_clusters), n_labels, n_clusters)
 
 
-def test_empty_rows_give_way():
-    """Two groups of different size and some empty rows: the empty ones fill up the smaller group's cluster."""
+def test_empty_rows_fill_up_the_smaller_cluster():
     rows = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [10, 5, 5], axis=0)
     tree = LabelTree.build(sparse.csr_array(rows), 2)
     assert len(set(tree.cluster_of_label[:10])) == 1
@@ -143,7 +142,7 @@ def test_cluster_size_and_the_default():
     assert LabelTree.build(centroids).cluster_sizes.max() == 8
 
 
-def test_other_kinds_of_matrices_are_fine():
+def test_dense_and_other_sparse_matrices():
     centroids = random_centroids(60)
     tree = LabelTree.build(centroids, 6)
     assert_same(tree, LabelTree.build(centroids.toarray(), 6))
@@ -155,7 +154,7 @@ def test_other_kinds_of_matrices_are_fine():
     assert LabelTree.build(halves, 6).n_labels == 120
 
 
-def test_a_word_twice_in_a_row_is_added_up():
+def test_duplicate_values_are_summed():
     twice = sparse.csr_array((np.array([0.5, 0.5, 1.0]), [0, 0, 1], [0, 2, 3]), shape=(2, 2))
     once = sparse.csr_array(np.eye(2))
     tree = LabelTree.build(twice, 2)
@@ -178,7 +177,7 @@ def test_similarity_equals_the_dense_computation():
     assert tree.within_cluster_similarity(with_empty) == pytest.approx(np.mean(cosines), rel=1e-6)
 
 
-def test_arrays_there_and_back():
+def test_arrays_round_trip():
     tree = LabelTree.build(random_centroids(50), 7)
     arrays = tree.to_arrays()
     assert_same(tree, LabelTree.from_arrays(arrays))
@@ -189,7 +188,7 @@ def test_arrays_there_and_back():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"cluster_starts": np.array([0, 3, 2, 4])}, "ends before it starts"),
+        ({"cluster_starts": np.array([0, 3, 2, 4])}, "non-decreasing"),
         ({"order": np.array([0, 1, 1, 3], np.int32)}, "every label once"),
         ({"order": np.array([0, 1, 2, 4], np.int32)}, "every label once"),
         ({"order": np.array([0, 1, 2, -1], np.int32)}, "every label once"),
@@ -203,13 +202,13 @@ def test_damaged_arrays_are_refused(change, message):
 
 
 @pytest.mark.parametrize("n_rows", [0, 9, 11])
-def test_similarity_needs_a_row_a_label(n_rows):
+def test_similarity_needs_one_row_per_label(n_rows):
     tree = LabelTree.build(random_centroids(10), 2)
     with pytest.raises(OptionError, match="the tree has 10 labels"):
         tree.within_cluster_similarity(random_centroids(n_rows))
 
 
-def test_what_cannot_be_clustered_is_refused():
+def test_wrong_arguments_are_refused():
     centroids = random_centroids(10)
     for options in [{"n_clusters": 0}, {"n_clusters": 11}, {"cluster_size": 0}, {"n_clusters": 2, "cluster_size": 5}]:
         with pytest.raises(OptionError):

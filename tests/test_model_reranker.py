@@ -407,9 +407,9 @@ class TestWithinAModel:
             {"candidates": "many"},
             {"candidates": None},
             {"pieces": {}},
-            {"pieces": {"tokenizer": {"beginnings": [0]}}},
-            {"pieces": {"tokenizer": {"beginnings": 4}}},
-            {"pieces": {"tokenizer": {"beginnings": ["a"]}}},
+            {"pieces": {"tokenizer": {"prefix_lengths": [0]}}},
+            {"pieces": {"tokenizer": {"prefix_lengths": 4}}},
+            {"pieces": {"tokenizer": {"prefix_lengths": ["a"]}}},
         ],
         ids=str,
     )

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 import shortlist
 from shortlist.cli import shortlist as command
@@ -19,8 +17,6 @@ from shortlist.data.dataset import Dataset
 from shortlist.report import comparison_page, write_comparison
 from shortlist.report.html import Page, Section, escape, grid, plain
 from shortlist.report.measuring import measure_model
-from shortlist.text import Tokenizer
-from shortlist.text.disturbed import disturbed
 
 COLOURS, THINGS = ("red", "blue", "green", "black"), ("shoes", "hat", "coat", "shirt")
 NASTY = "<script>alert(1)</script> | **bold** & \x01"
@@ -404,43 +400,3 @@ class TestBlocks:
 
     def test_sections_of_one_name_have_anchors_of_their_own(self):
         checked(Page("t", "", [Section("日本", "a", "b"), Section("日本", "a", "b")]).to_html())
-
-
-class TestDisturbed:
-    TEXTS = ("A red-hot, spicy soup!", "soup", "", "…", "日本語 text")
-
-    @pytest.mark.parametrize("how", ["shuffled", "dropped", "misspelt"])
-    def test_same_seed_same_texts(self, how):
-        texts = [*self.TEXTS] * 20
-        assert list(disturbed(texts, how, 1)) == list(disturbed(texts, how, 1))
-        assert list(disturbed(texts, how, 1)) != list(disturbed(texts, how, 2))
-
-    def test_shuffling_keeps_words_and_what_is_between_them(self):
-        (one,) = disturbed(["A red-hot, spicy soup!"], "shuffled", 3)
-        assert sorted(re.findall(r"\w+", one)) == ["A", "hot", "red", "soup", "spicy"]
-        assert re.sub(r"\w+", "", one) == " -,  !"
-
-    def test_a_word_is_left(self):
-        assert all(text.strip() for text in disturbed(["one two three"] * 200, "dropped"))
-        assert set(disturbed(["soup"] * 50, "dropped")) == {"soup"}
-
-    def test_about_a_quarter_of_the_words_is_misspelt(self):
-        found = " ".join(disturbed(["abcdefgh"] * 1000, "misspelt")).split()
-        assert 0.17 < np.mean([word != "abcdefgh" for word in found]) < 0.3
-
-    @given(st.lists(st.text(st.sampled_from("ab cdé1,"), max_size=20), max_size=5), st.integers(0, 3))
-    def test_words_are_kept_in_number_or_in_order(self, texts, seed):
-        words = Tokenizer().words
-        for before, after in zip(texts, disturbed(texts, "shuffled", seed), strict=True):
-            assert sorted(words(after)) == sorted(words(before))
-        for before, after in zip(texts, disturbed(texts, "dropped", seed), strict=True):
-            rest = iter(words(before))
-            assert all(word in rest for word in words(after))
-            assert bool(words(after)) == bool(words(before))
-        for before, after in zip(texts, disturbed(texts, "misspelt", seed), strict=True):
-            changes = zip(words(before), words(after), strict=True)
-            assert all(abs(len(one) - len(other)) <= 1 for one, other in changes)
-
-    def test_other_ways_are_refused(self):
-        with pytest.raises(shortlist.OptionError, match="shuffled, dropped, misspelt"):
-            disturbed(["a"], "burnt")

@@ -162,24 +162,3 @@ class TestMergedShortlister:
             check_shortlister(MergedShortlister(**{**vars(shortlister), **broken}), 8)
         with pytest.raises(ModelError):
             check_shortlister(shortlister, 9)
-
-
-class TestLabelCentres:
-    def test_a_label_is_where_its_texts_are(self):
-        features = np.asarray([[2, 0], [0, 3], [0, 1]], np.float32)
-        centres, owner = label_centres(features, Ragged.from_lists([[0], [0, 1], [1]]), 3)
-        assert owner.tolist() == [0, 1, 2]
-        assert np.allclose(centres, [[0.5**0.5, 0.5**0.5], [0, 1], [0, 0]])
-
-    def test_a_common_label_is_at_several_places(self):
-        rng = np.random.default_rng(0)
-        middles = np.eye(4, 16, dtype=np.float32)
-        features = np.repeat(middles, 100, axis=0) + rng.normal(0, 0.05, (400, 16)).astype(np.float32)
-        labels = Ragged.from_lists([[0]] * 400)
-        centres, owner = label_centres(features, labels, 2, common=0.5, per_common=20)
-        assert set(owner[2:]) == {0}
-        # One mean is far from all four places; the representatives are near to each.
-        assert (unit(features) @ centres[0]).max() < 0.7
-        assert (unit(features) @ centres[2:].T).max(axis=1).min() > 0.9
-        again, _ = label_centres(features, labels, 2, common=0.5, per_common=20)
-        assert np.array_equal(centres, again)

@@ -1,4 +1,4 @@
-"""Learning word vectors: the kernels against slow twins, what the vectors say, and odd shapes."""
+"""Learnt word vectors: kernels against slow versions, what vectors say about words, and edge shapes."""
 
 from __future__ import annotations
 
@@ -21,53 +21,50 @@ texts_of_ids = st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=12)
 label_rows = st.lists(st.lists(st.integers(0, 4), max_size=3, unique=True), min_size=12, max_size=12)
 
 
-def slow_information(texts, contexts, n_words, n_contexts, window):
-    """Count all pairs one by one; `contexts` is None for the words around."""
-    met = np.zeros((n_words, n_contexts))
+def slow_ppmi(texts, contexts, n_words, n_contexts, window):
+    """Count all pairs one by one. With `contexts` None, the words around are the contexts."""
+    counts = np.zeros((n_words, n_contexts))
     for row, words in enumerate(texts):
-        for place, word in enumerate(words):
+        for position, word in enumerate(words):
             if contexts is None:
-                around = words[max(0, place - window) : place] + words[place + 1 : place + 1 + window]
+                around = words[max(0, position - window) : position] + words[position + 1 : position + 1 + window]
             else:
                 around = contexts[row]
             for context in around:
-                met[word, context] += 1
+                counts[word, context] += 1
     with np.errstate(divide="ignore", invalid="ignore"):
-        smoothed = met.sum(axis=0) ** 0.75
-        information = np.log(met / met.sum(axis=1, keepdims=True) / (smoothed / smoothed.sum()))
-    counts = np.bincount([word for words in texts for word in words], minlength=n_words)
-    return np.maximum(np.nan_to_num(information, nan=0, neginf=0), 0) * counts[:, None] ** 0.25
+        smoothed = counts.sum(axis=0) ** 0.75
+        pmi = np.log(counts / counts.sum(axis=1, keepdims=True) / (smoothed / smoothed.sum()))
+    frequencies = np.bincount([word for words in texts for word in words], minlength=n_words)
+    return np.maximum(np.nan_to_num(pmi, nan=0, neginf=0), 0) * frequencies[:, None] ** 0.25
 
 
-def fast_information(texts, contexts, n_words, n_contexts):
+def fast_ppmi(texts, contexts, n_words, n_contexts):
     words = Ragged.from_lists(texts)
-    counts = np.bincount(words.values, minlength=n_words)
-    places = np.argsort(words.values, kind="stable")
-    other = words if contexts is None else Ragged.from_lists(contexts)
-    return learnt_vectors._information(words, counts, places, other, n_contexts)
+    return learnt_vectors._ppmi(words, n_words, words if contexts is None else Ragged.from_lists(contexts), n_contexts)
 
 
 @given(texts_of_ids, st.integers(1, 4))
 @settings(max_examples=50, deadline=None)
-def test_information_of_words_around(texts, window):
+def test_ppmi_of_words_around(texts, window):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learnt_vectors, "WINDOW", window)
-        fast = fast_information(texts, None, 7, 7)
-    np.testing.assert_allclose(fast.toarray(), slow_information(texts, None, 7, 7, window), atol=1e-5)
+        fast = fast_ppmi(texts, None, 7, 7)
+    np.testing.assert_allclose(fast.toarray(), slow_ppmi(texts, None, 7, 7, window), atol=1e-5)
     assert fast.has_sorted_indices
 
 
 @given(texts_of_ids, label_rows)
 @settings(max_examples=50, deadline=None)
-def test_information_of_labels(texts, labels):
+def test_ppmi_of_labels(texts, labels):
     labels = labels[: len(texts)]
-    fast = fast_information(texts, labels, 7, 5)
-    np.testing.assert_allclose(fast.toarray(), slow_information(texts, labels, 7, 5, 0), atol=1e-5)
+    fast = fast_ppmi(texts, labels, 7, 5)
+    np.testing.assert_allclose(fast.toarray(), slow_ppmi(texts, labels, 7, 5, 0), atol=1e-5)
 
 
 @given(st.integers(0, 150), st.integers(1, 40), st.integers(0, 20), st.integers(0, 2**32 - 1))
 @settings(max_examples=50, deadline=None)
-def test_product_agrees_with_scipy(n_rows, n_columns, width, seed):
+def test_product_equals_scipy(n_rows, n_columns, width, seed):
     generator = np.random.default_rng(seed)
     matrix = sparse.random_array((n_rows, n_columns), density=0.2, rng=generator, dtype=np.float32).tocsr()
     dense = generator.standard_normal((n_columns, width), np.float32)
@@ -81,20 +78,20 @@ def test_product_agrees_with_scipy(n_rows, n_columns, width, seed):
     np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_factors_are_the_strongest_singular_vectors():
+def test_factors_are_the_leading_singular_vectors():
     generator = np.random.default_rng(0)
     dense = generator.standard_normal((60, 8)) @ np.diag(2.0 ** -np.arange(8)) @ generator.standard_normal((8, 90))
-    factors = learnt_vectors._factorise(sparse.csr_array(dense.astype(np.float32)), 5, generator, False)
+    factors = learnt_vectors._factorise(sparse.csr_array(dense.astype(np.float32)), 5, generator)
     left, values, _ = np.linalg.svd(dense)
     expected = left[:, :5] * values[:5] ** 0.5
     np.testing.assert_allclose(factors @ factors.T, expected @ expected.T, atol=1e-3)
 
 
-def test_blocks_of_columns_do_not_matter(monkeypatch):
+def test_block_size_does_not_change_the_result(monkeypatch):
     matrix = sparse.random_array((50, 70), density=0.2, rng=np.random.default_rng(1), dtype=np.float32).tocsr()
-    whole = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0), False)
-    monkeypatch.setattr(learnt_vectors, "NUMBERS_AT_ONCE", 7 * 70)
-    parts = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0), False)
+    whole = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0))
+    monkeypatch.setattr(learnt_vectors, "MAX_PRODUCT_SIZE", 7 * 70)
+    parts = learnt_vectors._factorise(matrix, 10, np.random.default_rng(0))
     np.testing.assert_array_equal(whole, parts)
 
 
@@ -116,7 +113,7 @@ def cosines_within_and_across(vectors):
 
 
 @pytest.mark.parametrize("with_labels", [False, True])
-def test_words_of_one_topic_come_together(with_labels):
+def test_words_of_one_topic_are_similar(with_labels):
     texts, labels = planted()
     vectors = learn_vectors(texts, 60, 20, labels=labels if with_labels else None, n_labels=2)
     within, across = cosines_within_and_across(vectors)
@@ -124,8 +121,8 @@ def test_words_of_one_topic_come_together(with_labels):
     assert vectors.dtype == np.float32
 
 
-def test_labels_bring_words_together_that_never_meet():
-    """Each text has one word only: nothing but its label can say what it is about."""
+def test_labels_bring_words_together_that_never_co_occur():
+    """Each text has one word, so that only its label says what it is about."""
     generator = np.random.default_rng(0)
     words = generator.integers(0, 40, 2000)
     texts, labels = Ragged.from_lists(words[:, None].tolist()), Ragged.from_lists((words[:, None] // 20).tolist())
@@ -135,7 +132,7 @@ def test_labels_bring_words_together_that_never_meet():
     assert abs(within - across) < 0.05
 
 
-def test_same_seed_same_vectors_whatever_the_threads():
+def test_seed_decides_and_threads_do_not():
     texts, labels = planted()
     vectors = learn_vectors(texts, 60, 20, labels=labels, n_labels=2, seed=5, threads=2)
     for threads in (1, 2, None):
@@ -144,11 +141,11 @@ def test_same_seed_same_vectors_whatever_the_threads():
     assert (learn_vectors(texts, 60, 20, labels=labels, n_labels=2, seed=6) != vectors).any()
 
 
-@pytest.mark.parametrize("dimensions", [1, 20, 300])
-def test_the_scale_is_that_of_random_vectors(dimensions):
+@pytest.mark.parametrize("embedding_dim", [1, 20, 300])
+def test_vectors_have_the_length_of_random_ones(embedding_dim):
     texts, _ = planted()
-    vectors = learn_vectors(texts, 62, dimensions)
-    assert vectors.shape == (62, dimensions)
+    vectors = learn_vectors(texts, 62, embedding_dim)
+    assert vectors.shape == (62, embedding_dim)
     assert 0.1 < np.sqrt((vectors[:60] ** 2).mean()) < 0.2
     unseen = vectors[60:]
     assert (np.abs(unseen) <= 0.025).all()
@@ -159,18 +156,18 @@ def test_the_scale_is_that_of_random_vectors(dimensions):
     ("texts", "n_words"),
     [([], 0), ([], 3), ([[]], 3), ([[0]], 1), ([[0, 0]], 1), ([[0], [1]], 2), ([[0, 1]], 2), ([[0, 1], []], 9)],
 )
-@pytest.mark.parametrize("dimensions", [1, 4])
-def test_little_or_no_data(texts, n_words, dimensions):
+@pytest.mark.parametrize("embedding_dim", [1, 4])
+def test_little_or_no_data(texts, n_words, embedding_dim):
     labels = Ragged.from_lists([[0] for _ in texts])
     for options in ({}, {"labels": labels, "n_labels": 1}):
-        vectors = learn_vectors(Ragged.from_lists(texts), n_words, dimensions, **options)
-        assert vectors.shape == (n_words, dimensions)
+        vectors = learn_vectors(Ragged.from_lists(texts), n_words, embedding_dim, **options)
+        assert vectors.shape == (n_words, embedding_dim)
         assert vectors.dtype == np.float32
         assert np.isfinite(vectors).all()
         assert len(np.unique(vectors, axis=0)) == n_words
 
 
-def test_no_labels_at_all():
+def test_no_labels():
     texts = Ragged.from_lists([[0, 1], [1, 2]])
     nothing = Ragged.from_lists([[], []])
     assert np.isfinite(learn_vectors(texts, 3, 4, labels=nothing, n_labels=0)).all()
@@ -179,15 +176,15 @@ def test_no_labels_at_all():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dimensions": 0}, "dimensions"),
-        ({"n_words": 2}, "words go from 0 to 2, but there are 2"),
+        ({"embedding_dim": 0}, "embedding_dim"),
+        ({"n_words": 2}, r"word id 2 is out of range \(2 words\)"),
         ({"n_words": -1}, "negative"),
         ({"labels": [[0]], "n_labels": 1}, "2 texts, but labels for 1"),
-        ({"labels": [[0], [3]], "n_labels": 3}, "labels go from 0 to 3"),
+        ({"labels": [[0], [3]], "n_labels": 3}, r"label id 3 is out of range \(3 labels\)"),
         ({"threads": 0}, "threads"),
     ],
 )
-def test_options_that_make_no_sense(options, message):
+def test_wrong_options_are_refused(options, message):
     options = {"n_words": 3, **options}
     if "labels" in options:
         options["labels"] = Ragged.from_lists(options["labels"])

@@ -1,4 +1,4 @@
-"""The tokenizer against a slow twin that looks at one character after the other, in any language."""
+"""The tokenizer, in many languages, against a slow version that reads one character at a time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from shortlist.data import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.words import ALONE
 from shortlist.text import Tokenizer, Vocabulary
-from shortlist.text.stop_words import ENGLISH_STOP_WORDS
-from shortlist.text.tokenizer import _general_categories, character_kinds
+from shortlist.text.tokenizer import ENGLISH_STOP_WORDS, _general_categories, character_kinds
 
-# Names of characters of scripts that are written without spaces.
+# Prefixes of the Unicode names of characters in scripts written without spaces.
 ALONE_NAMES = (
     "CJK UNIFIED",
     "CJK COMPATIBILITY IDEOGRAPH",
@@ -32,14 +31,14 @@ ALONE_NAMES = (
     "VERTICAL IDEOGRAPHIC",
     "VERTICAL KANA",
     "MASU",
-    "HANGZHOU NUMERAL TEN",  # these three stand among the kana marks
+    "HANGZHOU NUMERAL TEN",  # these three are among the kana marks
     "HANGZHOU NUMERAL TWENTY",
     "HANGZHOU NUMERAL THIRTY",
 )
 FORMATTING = "\u00ad\u200c\u200d\u2060\ufeff"
 
 
-def stands_alone(character):
+def is_word_by_itself(character):
     return unicodedata.category(character)[0] in "LN" and unicodedata.name(character, "").startswith(ALONE_NAMES)
 
 
@@ -56,7 +55,7 @@ def slow_words(text, split="words", lowercase=True, normalisation="NFKC", keep_p
             continue
         if kind == "M":
             word += character if word else ""
-        elif kind in "ZC" or (split == "words" and (not letter or stands_alone(character))):
+        elif kind in "ZC" or (split == "words" and (not letter or is_word_by_itself(character))):
             words += [word] if word else []
             word = ""
             if kind not in "ZC" and (letter or keep_punctuation):
@@ -82,11 +81,11 @@ options = st.fixed_dictionaries(
 
 
 @given(st.lists(anything | likely, max_size=6), options)
-def test_words_against_the_slow_way(texts, chosen):
-    tokenizer = Tokenizer(**chosen)
-    expected = [slow_words(text, **chosen) for text in texts]
+def test_words_equal_the_slow_version(texts, tokenizer_options):
+    tokenizer = Tokenizer(**tokenizer_options)
+    expected = [slow_words(text, **tokenizer_options) for text in texts]
     assert [tokenizer.words(text) for text in texts] == expected
-    # All at once, and from the middle of a larger set of texts.
+    # All texts at once, as a slice of a larger set.
     packed = Texts.from_strings(["before é", *texts, "after"])[1:-1]
     words, ends, counts = tokenizer.split_texts(packed)
     bounds = [0, *ends.tolist()]
@@ -95,40 +94,40 @@ def test_words_against_the_slow_way(texts, chosen):
 
 
 @pytest.mark.slow
-def test_every_character_has_the_kind_that_its_name_says():
+def test_characters_of_scripts_without_spaces_are_words():
     kinds = character_kinds("words", False)
     assert len(kinds) == sys.maxunicode + 1
-    wrong = [chr(code) for code in range(sys.maxunicode + 1) if (kinds[code] == ALONE) != stands_alone(chr(code))]
+    wrong = [chr(code) for code in range(sys.maxunicode + 1) if (kinds[code] == ALONE) != is_word_by_itself(chr(code))]
     assert wrong == []
 
 
 @pytest.mark.slow
 def test_general_categories_are_those_of_unicode():
-    """Planes that are left out, as nothing stands on them, are really empty."""
+    """The planes that are skipped have no characters."""
     expected = [unicodedata.category(chr(code))[0] for code in range(sys.maxunicode + 1)]
     assert _general_categories().astype(str).tolist() == expected
 
 
 class TestSpans:
     @given(st.text(st.characters(max_codepoint=127), max_size=40), options)
-    def test_of_ascii_are_the_words(self, text, chosen):
-        tokenizer = Tokenizer(**{**chosen, "lowercase": False})
-        # Where punctuation falls out of words, it stays in their spans.
-        dropped = chosen["split"] == "whitespace" and not chosen["keep_punctuation"]
+    def test_ascii_spans_are_the_words(self, text, tokenizer_options):
+        tokenizer = Tokenizer(**{**tokenizer_options, "lowercase": False})
+        # Punctuation that is dropped from a word stays in its span.
+        dropped = tokenizer.split == "whitespace" and not tokenizer.keep_punctuation
         found = [text[start:end] for start, end in tokenizer.spans(text)]
         if dropped:
             found = ["".join(c for c in word if unicodedata.category(c)[0] in "LN") for word in found]
         assert found == tokenizer.words(text)
 
     @given(anything | likely, options)
-    def test_of_any_text_are_its_words_where_nothing_is_normalised(self, text, chosen):
-        tokenizer = Tokenizer(**{**chosen, "lowercase": False, "normalisation": "none"})
+    def test_spans_are_the_words_without_normalisation(self, text, tokenizer_options):
+        tokenizer = Tokenizer(**{**tokenizer_options, "lowercase": False, "normalisation": "none"})
         spans = tokenizer.spans(text)
         words = [word for start, end in spans for word in tokenizer.words(text[start:end])]
         assert words == tokenizer.words(text)
         assert len(spans) == len(words)
-        # One after the other, none empty, none beyond the end.
-        flat = [place for span in spans for place in span]
+        # In order, not empty, within the text.
+        flat = [position for span in spans for position in span]
         assert flat == sorted(flat)
         assert all(start < end <= len(text) for start, end in spans)
 
@@ -139,8 +138,8 @@ class TestSpans:
             "20 ℃ 5㎏ Sony™ 日本㈱",
         ],
     )
-    def test_cut_out_leave_no_word_however_the_text_is_normalised(self, text):
-        """What `explain` does, a word at a time."""
+    def test_cutting_out_all_spans_leaves_no_word(self, text):
+        """`explain` cuts out one word at a time."""
         left = text
         for start, end in reversed(Tokenizer().spans(text)):
             left = f"{left[:start]} {left[end:]}"
@@ -165,7 +164,7 @@ class TestSpans:
             (" \u3000.,! ", []),
         ],
     )
-    def test_places_count_characters_and_not_bytes(self, text, spans):
+    def test_positions_count_characters_and_not_bytes(self, text, spans):
         assert [text[start:end] for start, end in Tokenizer().spans(text)] == spans
 
     def test_split_by_whitespace_and_with_punctuation(self):
@@ -212,7 +211,7 @@ def test_punctuation():
     assert Tokenizer(split="whitespace", keep_punctuation=True).words(text) == ["c++", "isn't", "c#,", "it's", "❤️_x"]
 
 
-def test_case_and_normalisation_can_be_left_alone():
+def test_case_and_normalisation_can_be_kept():
     text = "Big ﬁ BIG É e\u0301"
     assert Tokenizer(lowercase=False).words(text) == ["Big", "fi", "BIG", "É", "é"]
     assert Tokenizer(normalisation="NFC").words(text) == ["big", "ﬁ", "big", "é", "é"]
@@ -228,42 +227,37 @@ def test_stop_words():
     assert Tokenizer(stop_words={"b", "a"}) == Tokenizer(stop_words=("a", "b"))
 
 
-def test_configuration_survives_json():
+def test_config_survives_json():
     for tokenizer in (
         Tokenizer(),
         Tokenizer("whitespace", False, "none", True, "english"),
         Tokenizer(stop_words=["x", "ü"]),
-        Tokenizer(beginnings=(4, 6), pairs=4),
+        Tokenizer(prefix_lengths=(4, 6), bigram_prefix_length=4),
     ):
-        assert Tokenizer.from_config(json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
-
-
-def test_a_configuration_from_before_there_were_pieces():
-    config = Tokenizer("whitespace").to_config()
-    del config["beginnings"], config["pairs"]
-    assert Tokenizer.from_config(config) == Tokenizer("whitespace")
+        assert Tokenizer(**json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"split": "letters"}, {"normalisation": "NFD"}, {"stop_words": "german"}],
-    ids=lambda wrong: next(iter(wrong)),
+    [{"split": "letters"}, {"normalisation": "NFD"}, {"stop_words": "german"}, {"stop_words": [1]}, {"lowercase": 1}],
+    ids=str,
 )
 def test_wrong_options(wrong):
     with pytest.raises(OptionError, match="it can be"):
         Tokenizer(**wrong)
 
 
-class TestBeginnings:
+class TestPrefixes:
     @given(
         st.lists(anything | likely, max_size=6),
         options,
         st.lists(st.integers(1, 7), min_size=1, max_size=3, unique=True),
     )
-    def test_against_words_cut_by_python(self, texts, chosen, sizes):
-        tokenizer = Tokenizer(**chosen, beginnings=tuple(sizes))
+    def test_words_cut_by_python(self, texts, tokenizer_options, lengths):
+        tokenizer = Tokenizer(**tokenizer_options, prefix_lengths=lengths)
         expected = [
-            [word[:size] for word in slow_words(text, **chosen) for size in sizes if len(word) > size] for text in texts
+            [word[:n] for word in slow_words(text, **tokenizer_options) for n in lengths if len(word) > n]
+            for text in texts
         ]
         assert [tokenizer.words(text) for text in texts] == expected
         words, ends, counts = tokenizer.split_texts(Texts.from_strings(["before é", *texts, "after"])[1:-1])
@@ -273,7 +267,7 @@ class TestBeginnings:
         assert counts.tolist() == [len(words) for words in expected]
 
     @pytest.mark.parametrize(
-        ("text", "beginnings"),
+        ("text", "prefixes"),
         [
             ("houses HOUSING house hous hou", "hous house hous housi hous"),
             ("Übergänge über", "über überg"),
@@ -284,21 +278,21 @@ class TestBeginnings:
             ("日本語処理 a bc", ""),
         ],
     )
-    def test_characters_are_counted_and_not_bytes(self, text, beginnings):
-        assert Tokenizer(beginnings=(4, 5)).words(text) == beginnings.split()
+    def test_lengths_count_characters_and_not_bytes(self, text, prefixes):
+        assert Tokenizer(prefix_lengths=(4, 5)).words(text) == prefixes.split()
 
-    @pytest.mark.parametrize("sizes", [(0,), (4, 0), (-1,)], ids=str)
-    def test_none_of_no_characters(self, sizes):
+    @pytest.mark.parametrize("lengths", [(0,), (4, 0), (-1,), (101,), (4, 4), ("4",)], ids=str)
+    def test_wrong_lengths_are_refused(self, lengths):
         with pytest.raises(OptionError, match=r"expected numbers of characters, such as \(4, 6\)"):
-            Tokenizer(beginnings=sizes)
+            Tokenizer(prefix_lengths=lengths)
 
-    def test_a_vocabulary_of_them(self, tmp_path):
+    def test_vocabulary_of_prefixes(self, tmp_path):
         texts = ["houses übergang", "housing übergangen häuser", "", "a bc"]
-        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(beginnings=(4, 6)), min_count=2)
+        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(prefix_lengths=(4, 6)), min_count=2)
         assert vocabulary.words == ["hous", "über", "überga"]
         assert vocabulary.counts.tolist() == [2, 2, 2]
-        vocabulary.save(tmp_path / "beginnings.txt")
-        again = Vocabulary.load(tmp_path / "beginnings.txt", json.loads(json.dumps(vocabulary.to_config())))
+        vocabulary.save(tmp_path / "prefixes.txt")
+        again = Vocabulary.load(tmp_path / "prefixes.txt", json.loads(json.dumps(vocabulary.to_config())))
         assert again.tokenizer == vocabulary.tokenizer
         for known in (vocabulary, again):
             ids = known.encode(texts)
@@ -308,39 +302,39 @@ class TestBeginnings:
             assert unknown.counts.tolist() == [2, 0]
 
 
-class TestPairs:
+class TestBigrams:
     @given(
         st.lists(anything | likely, max_size=6),
         options,
         st.integers(1, 7),
         st.lists(st.integers(1, 7), max_size=2, unique=True),
     )
-    def test_against_pairs_made_by_python(self, texts, chosen, size, sizes):
-        tokenizer = Tokenizer(**chosen, beginnings=tuple(sizes), pairs=size)
+    def test_pairs_made_by_python(self, texts, tokenizer_options, length, prefix_lengths):
+        tokenizer = Tokenizer(**tokenizer_options, prefix_lengths=prefix_lengths, bigram_prefix_length=length)
         expected = []
         for text in texts:
-            pieces, before = [], None
-            for word in slow_words(text, **chosen):
-                pieces += [word[:n] for n in sizes if len(word) > n]
-                pieces += [] if before is None else [f"{before[:size]} {word[:size]}"]
-                before = word
-            expected.append(pieces)
+            ngrams, previous = [], None
+            for word in slow_words(text, **tokenizer_options):
+                ngrams += [word[:n] for n in prefix_lengths if len(word) > n]
+                ngrams += [] if previous is None else [f"{previous[:length]} {word[:length]}"]
+                previous = word
+            expected.append(ngrams)
         assert [tokenizer.words(text) for text in texts] == expected
         _, _, counts = tokenizer.split_texts(Texts.from_strings(texts))
-        assert counts.tolist() == [len(pieces) for pieces in expected]
+        assert counts.tolist() == [len(ngrams) for ngrams in expected]
 
-    def test_a_vocabulary_of_them(self, tmp_path):
+    def test_vocabulary_of_bigrams(self, tmp_path):
         texts = ["New York pizza", "a new YORKER, new york"]
-        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(pairs=4), min_count=2)
+        vocabulary, encoded = Vocabulary.build_and_encode(texts, Tokenizer(bigram_prefix_length=4), min_count=2)
         assert vocabulary.words == ["new york"] and encoded.counts.tolist() == [1, 2]
-        vocabulary.save(tmp_path / "pairs.txt")
-        again = Vocabulary.load(tmp_path / "pairs.txt", json.loads(json.dumps(vocabulary.to_config())))
+        vocabulary.save(tmp_path / "bigrams.txt")
+        again = Vocabulary.load(tmp_path / "bigrams.txt", json.loads(json.dumps(vocabulary.to_config())))
         assert again.encode(["york new york", "new", ""]).counts.tolist() == [1, 0, 0]
 
-    @pytest.mark.parametrize("size", [-1, 101, "4", None, 2.0], ids=str)
-    def test_of_numbers_that_are_none(self, size):
+    @pytest.mark.parametrize("length", [-1, 101, "4", None, 2.0], ids=str)
+    def test_wrong_lengths_are_refused(self, length):
         with pytest.raises(OptionError, match="expected a number of characters, such as 4"):
-            Tokenizer(pairs=size)
+            Tokenizer(bigram_prefix_length=length)
 
 
 def test_texts_without_words():

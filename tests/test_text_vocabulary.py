@@ -1,4 +1,4 @@
-"""Vocabularies against counting by hand: which words, in which order, with which numbers."""
+"""Vocabularies against slow counting: which words, in which order, with which ids."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def as_lists(ragged):
 
 
 def slow_vocabulary(texts, tokenizer, min_count, max_words):
-    """Words by count, equally frequent ones in the order they came, and their counts."""
+    """Words by descending count, ties in the order of first occurrence; and all counts."""
     counts = Counter(word for text in texts for word in tokenizer.words(text))
     kept = [(word, count) for word, count in counts.items() if count >= min_count]
     kept.sort(key=lambda item: -item[1])
     return dict(kept[:max_words]), counts
 
 
-def slow_parts(word, shortest, longest):
-    stem = f"<{word}>"
-    return [stem[i : i + n] for i in range(len(stem)) for n in range(shortest, longest + 1) if i + n <= len(stem)]
+def slow_subwords(word, shortest, longest):
+    marked = f"<{word}>"
+    return [marked[i : i + n] for i in range(len(marked)) for n in range(shortest, longest + 1) if i + n <= len(marked)]
 
 
 @given(texts, st.fixed_dictionaries(cuts), st.sampled_from([(), ("a", "中")]))
-def test_words_counts_and_numbers(texts, cut, stop_words):
+def test_words_counts_and_ids(texts, cut, stop_words):
     tokenizer = Tokenizer(stop_words=stop_words)
     vocabulary, encoded = Vocabulary.build_and_encode(texts, tokenizer, **cut)
     expected, _ = slow_vocabulary(texts, tokenizer, **cut)
@@ -56,47 +56,47 @@ def test_words_counts_and_numbers(texts, cut, stop_words):
 @given(
     texts, texts, st.sampled_from([(1, 1), (1, 3), (2, 2), (3, 5)]), st.integers(2, 4), st.none() | st.integers(0, 5)
 )
-def test_parts_of_rare_and_unknown_words(texts, others, sizes, min_count, max_words):
+def test_subwords_of_rare_and_unknown_words(texts, others, lengths, min_count, max_words):
     tokenizer = Tokenizer(stop_words=["abc"])
     vocabulary, encoded = Vocabulary.build_and_encode(
-        texts, tokenizer, min_count=min_count, max_words=max_words, part_sizes=sizes
+        texts, tokenizer, min_count=min_count, max_words=max_words, subword_lengths=lengths
     )
     kept, counts = slow_vocabulary(texts, tokenizer, min_count, max_words)
     found = Counter()
     for word, count in counts.items():
         if word not in kept:
-            for part in slow_parts(word, *sizes):
-                found[part] += count
-    parts = {part: count for part, count in found.most_common() if count >= min_count}
+            for subword in slow_subwords(word, *lengths):
+                found[subword] += count
+    subwords = {subword: count for subword, count in found.most_common() if count >= min_count}
     assert vocabulary.words == list(kept)
-    assert sorted(vocabulary.parts) == sorted(parts)
-    assert dict(zip(vocabulary.parts, vocabulary.part_counts.tolist(), strict=True)) == parts
-    assert vocabulary.part_counts.tolist() == sorted(parts.values(), reverse=True)
-    assert len(vocabulary) == len(kept) + len(parts)
+    assert sorted(vocabulary.subwords) == sorted(subwords)
+    assert dict(zip(vocabulary.subwords, vocabulary.subword_counts.tolist(), strict=True)) == subwords
+    assert vocabulary.subword_counts.tolist() == sorted(subwords.values(), reverse=True)
+    assert len(vocabulary) == len(kept) + len(subwords)
     ids = {word: i for i, word in enumerate(kept)}
-    part_ids = {part: len(kept) + i for i, part in enumerate(vocabulary.parts)}
+    subword_ids = {subword: len(kept) + i for i, subword in enumerate(vocabulary.subwords)}
 
     def slow_ids(word):
         if word in ids:
             return [ids[word]]
-        return [part_ids[part] for part in slow_parts(word, *sizes) if part in part_ids]
+        return [subword_ids[subword] for subword in slow_subwords(word, *lengths) if subword in subword_ids]
 
     for batch in (texts, others):
-        expected = [[number for word in tokenizer.words(text) for number in slow_ids(word)] for text in batch]
+        expected = [[word_id for word in tokenizer.words(text) for word_id in slow_ids(word)] for text in batch]
         assert as_lists(vocabulary.encode(batch)) == expected
     assert as_lists(encoded) == as_lists(vocabulary.encode(texts))
 
 
-def test_parts_of_very_long_words():
+def test_subwords_of_very_long_words():
     long = "é" * 3000
-    vocabulary = Vocabulary.build([long, "éx"], min_count=2, part_sizes=(2, 3))
-    assert set(vocabulary.parts) == {"<é", "éé", "ééé"}
+    vocabulary = Vocabulary.build([long, "éx"], min_count=2, subword_lengths=(2, 3))
+    assert set(vocabulary.subwords) == {"<é", "éé", "ééé"}
     row = vocabulary.encode([long]).row(0)
-    assert len(row) > 100  # cut, but not into half a character
-    assert vocabulary.encode(["éz"]).values.tolist() == [vocabulary.parts.index("<é")]
+    assert len(row) > 100  # truncated, but not inside a character
+    assert vocabulary.encode(["éz"]).values.tolist() == [vocabulary.subwords.index("<é")]
 
 
-def test_texts_beyond_one_block():
+def test_more_texts_than_one_block():
     many = [f"word{i % 1000} common é{i % 3}" for i in range(2 * TEXTS_PER_BLOCK + 5)]
     vocabulary, encoded = Vocabulary.build_and_encode(many)
     assert vocabulary.words[0] == "common"
@@ -108,16 +108,16 @@ def test_texts_beyond_one_block():
     assert np.array_equal(again.indptr, encoded.indptr)
 
 
-def test_nothing_to_count():
+def test_no_words():
     for nothing in ([], [""], ["...", " "]):
         vocabulary, encoded = Vocabulary.build_and_encode(nothing)
         assert (vocabulary.words, len(vocabulary), len(encoded)) == ([], 0, len(nothing))
         assert as_lists(vocabulary.encode(["unknown", ""])) == [[], []]
 
 
-def test_stop_words_keep_no_number_and_no_parts():
+def test_stop_words_get_no_id_and_no_subwords():
     tokenizer = Tokenizer(stop_words="english")
-    vocabulary = Vocabulary.build(["the cat", "the hat"] * 2 + ["rare"], tokenizer, min_count=2, part_sizes=(2, 2))
+    vocabulary = Vocabulary.build(["the cat", "the hat"] * 2 + ["rare"], tokenizer, min_count=2, subword_lengths=(2, 2))
     assert vocabulary.words == ["cat", "hat"]
     assert vocabulary.encode(["the cat this"]).values.tolist() == [0]
 
@@ -134,34 +134,34 @@ def test_saving_and_loading(tmp_path, name):
     assert loaded.words == ODD_WORDS
     assert loaded.counts.tolist() == given.counts.tolist()
     assert loaded.tokenizer == given.tokenizer
-    assert loaded.parts == []
-    assert loaded.part_sizes is None
+    assert loaded.subwords == []
+    assert loaded.subword_lengths is None
     if name == "words.txt":
         assert path.read_text().splitlines()[0] == "plain\t0"
 
 
 @given(texts, st.sampled_from([None, (1, 2), (3, 5)]))
-def test_a_loaded_vocabulary_numbers_words_as_before(tmp_path, texts, sizes):
-    vocabulary = Vocabulary.build(texts, min_count=2, part_sizes=sizes)
+def test_a_loaded_vocabulary_gives_the_same_ids(tmp_path, texts, lengths):
+    vocabulary = Vocabulary.build(texts, min_count=2, subword_lengths=lengths)
     vocabulary.save(tmp_path / "words.txt")
     loaded = Vocabulary.load(tmp_path / "words.txt", vocabulary.to_config())
     assert loaded.words == vocabulary.words
-    assert loaded.parts == vocabulary.parts
-    assert loaded.part_sizes == vocabulary.part_sizes
-    assert loaded.part_counts.tolist() == vocabulary.part_counts.tolist()
+    assert loaded.subwords == vocabulary.subwords
+    assert loaded.subword_lengths == vocabulary.subword_lengths
+    assert loaded.subword_counts.tolist() == vocabulary.subword_counts.tolist()
     assert as_lists(loaded.encode(texts)) == as_lists(vocabulary.encode(texts))
 
 
 @pytest.mark.parametrize("content", [b"word\n", b"a\t1\nb\tx\n", b"a\t\n", "a\t²\n".encode(), b"\xff\t1\n"])
-def test_a_file_that_is_no_vocabulary(put, content):
+def test_malformed_files_are_refused(put, content):
     with pytest.raises(DataError, match=r"words\.txt, line [12]: expected a word, a tab and its count"):
         Vocabulary.load(put("words.txt", content), {"tokenizer": {}})
     with pytest.raises(DataError, match="no such file"):
         Vocabulary.load("missing.txt", {"tokenizer": {}})
 
 
-def test_a_word_twice_has_no_number():
-    with pytest.raises(DataError, match="stands twice"):
+def test_duplicate_words_are_refused():
+    with pytest.raises(DataError, match="occurs twice"):
         Vocabulary(["a", "b", "a"], np.ones(3)).encode(["a"])
 
 
@@ -169,16 +169,16 @@ def test_a_word_twice_has_no_number():
     ("options", "what"),
     [
         ({"max_words": -1}, "max_words is -1"),
-        ({"part_sizes": (0, 3), "min_count": 2}, "part_sizes"),
-        ({"part_sizes": (4, 3), "min_count": 2}, "part_sizes"),
-        ({"part_sizes": (3, 5)}, "set min_count to 2 or more"),
+        ({"subword_lengths": (0, 3), "min_count": 2}, "subword_lengths"),
+        ({"subword_lengths": (4, 3), "min_count": 2}, "subword_lengths"),
+        ({"subword_lengths": (3, 5)}, "set min_count to 2 or more"),
     ],
 )
-def test_wrong_options(options, what):
+def test_wrong_options_are_refused(options, what):
     with pytest.raises(OptionError, match=what):
         Vocabulary.build(["a b"], **options)
 
 
-def test_one_text_is_not_a_list_of_texts():
+def test_one_string_is_not_a_list_of_texts():
     with pytest.raises(DataError, match="one text"):
         Vocabulary.build("a b c")

@@ -53,7 +53,7 @@ def evaluate(
     from shortlist.data import Dataset
     from shortlist.data.predictions import read_predictions
     from shortlist.evaluation import evaluate as measure
-    from shortlist.evaluation.filters import most_per_text
+    from shortlist.evaluation.filters import places_needed
     from shortlist.model.format import is_model
 
     cut = _ranks(ks)
@@ -65,7 +65,7 @@ def evaluate(
     train_data = _train_data(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next ones.
-    places = max(cut) + (0 if filter_pairs is None else most_per_text(filter_pairs[:, 0]))
+    places = places_needed(max(cut), filter_pairs)
     if Path(predictions).is_dir():
         from shortlist.model import load
 
@@ -92,7 +92,7 @@ def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Da
     """Predictions from a matrix of scores, whose label ids mean something only if the truth has the same ids."""
     from shortlist.arrays import Ragged, counts_to_indptr
     from shortlist.data import Dataset
-    from shortlist.evaluation.inputs import top_scores
+    from shortlist.evaluation.inputs import read_predictions, top_k
 
     if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
         raise DataError(
@@ -102,7 +102,7 @@ def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Da
         )
     if scores.shape[0] != len(truth_data):
         raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
-    ids = top_scores(scores, places)
+    ids = top_k(read_predictions(scores).rows, places)
     labels = Ragged(counts_to_indptr((ids >= 0).sum(axis=1)), ids[ids >= 0])
     return Dataset(truth_data.texts, labels, truth_data.label_names)
 

@@ -29,7 +29,7 @@ from shortlist.errors import DataError, MissingExtraError, ShortlistError, Stopp
 from shortlist.model import load, train
 from shortlist.model.base import Model
 from shortlist.model.registry import options_of
-from shortlist.text.disturbed import disturbed
+from shortlist.text.perturb import perturb
 
 log = logging.getLogger("shortlist")
 
@@ -57,7 +57,7 @@ def do(job: Job) -> None:
     bulk = time.perf_counter() - start
     predictions = {"ids": ids, "scores": scores}
     for way in job.ways:
-        ids, scores = stored.rank(disturbed(parts.test.texts, way, job.seed), job.places, job.threads)
+        ids, scores = stored.rank(perturb(parts.test.texts, way, job.seed), job.places, job.threads)
         predictions |= {f"{way}.ids": ids, f"{way}.scores": scores}
     times = one_at_a_time(stored, _singly(parts, job.latency_texts))
     np.savez(folder / "predictions.npz", **predictions)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ from shortlist.compare.results import (
 from shortlist.compare.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
 from shortlist.files import write_atomically
-from shortlist.text.disturbed import WAYS
+from shortlist.text.perturb import PERTURBATIONS
 from shortlist.training.memory import free_memory
 
 log = logging.getLogger("shortlist")
@@ -124,7 +124,7 @@ class _Comparison:
         self.store, self.on_summary = store, on_summary
         self.machine = machine_facts()
         self.threads = settings.threads or int(self.machine["cores"])
-        self.ways = tuple(WAYS) if settings.robustness and parts.test.features is None else ()
+        self.ways = tuple(PERTURBATIONS) if settings.robustness and parts.test.features is None else ()
         facts = parts.facts()
         self.checksum = facts["checksum"]
         before = store.read_json(DATA)
@@ -329,7 +329,7 @@ class _Comparison:
         row.intervals = intervals_of(resampled)
         row.robustness = {
             way: disturbed_scores(predictions[f"{way}.ids"], self.parts, convention)
-            for way in WAYS
+            for way in PERTURBATIONS
             if f"{way}.ids" in predictions
         }
         row.measured_with = msgspec.to_builtins(convention)

@@ -13,8 +13,8 @@ from shortlist.compare.parts import Parts
 from shortlist.compare.peers.run_peer import TIMED_PLACES
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.bootstrap import percentile_interval, resample
-from shortlist.evaluation.calibration import is_relevant, on_test_texts
-from shortlist.evaluation.filters import among_pairs
+from shortlist.evaluation.calibration import is_relevant, reliability_and_error
+from shortlist.evaluation.filters import is_filtered
 from shortlist.evaluation.metrics import per_text
 from shortlist.model.base import Model
 
@@ -43,7 +43,6 @@ def scores_of(
     Resamples are the same for all systems that are measured on the same texts, so that differences can be taken.
     """
     found = _evaluated(ids, parts, convention)
-    assert found.hits is not None
     shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
     resampled = {name: 100 * values for name, values in resample(shares, convention.resamples, convention.seed).items()}
     quantiles = [
@@ -77,8 +76,8 @@ def calibration_on_test(predictions: dict[str, np.ndarray], parts: Parts) -> dic
     ids, scores = (predictions[name][:, : max(KS)] for name in ("ids", "scores"))
     counts = (ids >= 0) & (parts.test.labels.counts > 0)[:, None]
     if parts.test.filter_pairs is not None:
-        counts &= ~among_pairs(ids, parts.test.filter_pairs)
-    return on_test_texts(scores[counts], is_relevant(ids, parts.test.labels, parts.train.n_labels)[counts])
+        counts &= ~is_filtered(ids, parts.test.filter_pairs)
+    return reliability_and_error(scores[counts], is_relevant(ids, parts.test.labels, parts.train.n_labels)[counts])
 
 
 def intervals_of(resampled: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:

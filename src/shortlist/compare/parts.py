@@ -19,12 +19,12 @@ from shortlist.data.read import read
 from shortlist.data.split import split
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError
-from shortlist.evaluation.filters import most_per_text
+from shortlist.evaluation.filters import places_needed
 from shortlist.files import write_folder_atomically
 from shortlist.lazy import sparse
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
-from shortlist.text.bag import unit_rows
-from shortlist.text.disturbed import disturbed
+from shortlist.text.features import normalize_sparse_rows
+from shortlist.text.perturb import perturb
 
 # What is cut off for the test where the data has no test part.
 TEST_SHARE = 0.2
@@ -94,7 +94,7 @@ class Parts:
     def places(self) -> int:
         """How many labels each system ranks: some more where pairs that must not count may be among them."""
         pairs = self.test.filter_pairs
-        return max(PLACES, LARGEST_K + (0 if pairs is None else most_per_text(pairs[:, 0])))
+        return max(PLACES, places_needed(LARGEST_K, pairs))
 
     @property
     def inputs(self) -> Any:
@@ -154,8 +154,8 @@ def write_peers_data(folder: Path, parts: Parts, ways: tuple[str, ...], latency_
         labels = train.labels.take(labelled)
         np.savez(beside / "train.labels.npz", indptr=labels.indptr, values=labels.values, n_labels=train.n_labels)
         if train.features is not None:
-            _write_rows(beside / "train.npz", unit_rows(sparse.csr_array(train.features))[labelled])
-            _write_rows(beside / "test.npz", unit_rows(sparse.csr_array(test.features)))
+            _write_rows(beside / "train.npz", normalize_sparse_rows(sparse.csr_array(train.features))[labelled])
+            _write_rows(beside / "test.npz", normalize_sparse_rows(sparse.csr_array(test.features)))
             return
         vocabulary, word_ids = Vocabulary.build_and_encode(train.texts)
         tf_idf = TfIdf.fit(word_ids, len(vocabulary))
@@ -169,7 +169,7 @@ def write_peers_data(folder: Path, parts: Parts, ways: tuple[str, ...], latency_
         put("train", word_ids.take(labelled))
         put("test", vocabulary.encode(test.texts))
         for way in ways:
-            put(f"test.{way}", vocabulary.encode(disturbed(test.texts, way, seed)))
+            put(f"test.{way}", vocabulary.encode(perturb(test.texts, way, seed)))
         (beside / "texts.json").write_bytes(msgspec.json.encode(first_texts(test.texts, latency_texts)))
         (beside / "vocabulary.txt").write_text("".join(f"{word}\n" for word in vocabulary.words), "utf-8")
         np.save(beside / "idf.npy", tf_idf.idf, allow_pickle=False)

@@ -1,9 +1,9 @@
-"""Numbers one can trust: the metrics of extreme classification, with intervals and comparisons."""
+"""Metrics of extreme classification, with confidence intervals, significance tests and calibration error."""
 
 from __future__ import annotations
 
-from shortlist.evaluation.compare import Comparison, Difference, compare
+from shortlist.evaluation.bootstrap import Comparison, Difference, compare
 from shortlist.evaluation.evaluation import Evaluation, evaluate
-from shortlist.evaluation.quantiles import Quantile
+from shortlist.evaluation.metrics import Quantile
 
 __all__ = ["Comparison", "Difference", "Evaluation", "Quantile", "compare", "evaluate"]

@@ -1,4 +1,4 @@
-"""How far scores can be taken for probabilities: which predictions are right, and how often by score."""
+"""Whether scores are probabilities: which predictions are hits, and how the hit rate follows the score."""
 
 from __future__ import annotations
 
@@ -7,45 +7,53 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import Ragged
+from shortlist.evaluation.filters import contains
 
-BINS = 15
+N_BINS = 15
 
 
 def is_relevant(ids: np.ndarray, labels: Ragged, n_labels: int) -> np.ndarray:
-    """Which of the candidates (texts × K) are labels of their text."""
-    known = np.sort(labels.row_ids * n_labels + labels.values)
-    pairs = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels + ids
-    places = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
-    return (known[places] == pairs) & (ids >= 0) if len(known) else np.zeros(ids.shape, bool)
+    """Return which of the label ids (texts × K, -1 for none) are labels of their text.
+
+    >>> is_relevant(np.array([[2, 0], [1, -1]]), Ragged.from_lists([[0], [1]]), n_labels=3).tolist()
+    [[False, True], [True, False]]
+    """
+    keys = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels + ids
+    return contains(labels.row_ids * n_labels + labels.values, keys) & (ids >= 0)
 
 
-def calibration_error(scores: np.ndarray, right: np.ndarray) -> float:
-    """How far scores are from the share that is right, on average, in bins of equally many pairs."""
-    order = np.argsort(scores, kind="stable")
-    bins = np.array_split(order, min(BINS, max(len(order), 1)))
-    gaps = [abs(float(scores[rows].mean()) - float(right[rows].mean())) * len(rows) for rows in bins if len(rows)]
-    return sum(gaps) / max(len(order), 1)
+def calibration_error(scores: np.ndarray, is_hit: np.ndarray) -> float:
+    """Return the expected calibration error: the mean gap between score and hit rate, in bins of equal size.
+
+    >>> calibration_error(np.array([0.75, 0.75]), np.array([True, True]))
+    0.25
+    """
+    bins = np.array_split(np.argsort(scores, kind="stable"), min(N_BINS, max(len(scores), 1)))
+    gaps = [abs(float(scores[rows].mean()) - float(is_hit[rows].mean())) * len(rows) for rows in bins if len(rows)]
+    return sum(gaps) / max(len(scores), 1)
 
 
-def reliability(scores: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
-    """For each tenth of the scale: how many labels have such scores, their mean score, and the share that is right."""
-    tenth = np.minimum((np.asarray(scores) * 10).astype(int), 9)
-    rows = [(step, tenth == step) for step in range(10)]
+def reliability(scores: np.ndarray, is_hit: np.ndarray) -> list[dict[str, Any]]:
+    """Return for each tenth of the score range: number of predictions, mean score, and share that are hits ("right").
+
+    >>> reliability(np.array([0.82, 0.88]), np.array([True, False]))
+    [{'from': 0.8, 'to': 0.9, 'labels': 2, 'mean_score': 0.85, 'right': 0.5}]
+    """
+    tenths = np.minimum((np.asarray(scores) * 10).astype(int), 9)
     return [
         {
-            "from": step / 10,
-            "to": (step + 1) / 10,
-            "labels": int(there.sum()),
-            "mean_score": round(float(scores[there].mean()), 4),
-            "right": round(float(right[there].mean()), 4),
+            "from": tenth / 10,
+            "to": (tenth + 1) / 10,
+            "labels": int((tenths == tenth).sum()),
+            "mean_score": round(float(scores[tenths == tenth].mean()), 4),
+            "right": round(float(is_hit[tenths == tenth].mean()), 4),
         }
-        for step, there in rows
-        if there.any()
+        for tenth in np.unique(tenths).tolist()
     ]
 
 
-def on_test_texts(scores: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """The same for labels of test texts, and how far scores are off; nothing where they cannot be probabilities."""
+def reliability_and_error(scores: np.ndarray, is_hit: np.ndarray) -> dict[str, Any]:
+    """Return reliability and calibration error of predictions for test texts; empty if scores are not in [0, 1]."""
     if not scores.size or scores.min() < 0 or scores.max() > 1:
         return {}
-    return {"test": reliability(scores, right), "test_error": calibration_error(scores, right)}
+    return {"test": reliability(scores, is_hit), "test_error": calibration_error(scores, is_hit)}

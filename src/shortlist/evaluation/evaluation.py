@@ -1,4 +1,4 @@
-"""`evaluate`: anybody's predictions against the truth, in any form, to an `Evaluation` that prints itself."""
+"""`evaluate`: predictions in any form against the truth."""
 
 from __future__ import annotations
 
@@ -11,50 +11,53 @@ import numpy as np
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
-from shortlist.evaluation.filters import drop_pairs, most_per_text, split_pairs
-from shortlist.evaluation.inputs import Merged, Train, merge, read_predictions, read_truth
-from shortlist.evaluation.metrics import DEFAULT_K, FAMILIES, Hits, check_k, find_hits, measure, per_text
-from shortlist.evaluation.quantiles import Quantile, label_quantiles
+from shortlist.evaluation.filters import drop_pairs, places_needed, split_pairs
+from shortlist.evaluation.inputs import Aligned, Train, align, read_predictions, read_truth, top_k
+from shortlist.evaluation.metrics import (
+    DEFAULT_K,
+    FAMILIES,
+    Hits,
+    Quantile,
+    check_k,
+    find_hits,
+    label_quantiles,
+    measure,
+    per_text,
+)
 from shortlist.labels.propensity import propensities
 from shortlist.tables import Table, Tabular
 
 
 @dataclass
 class Evaluation(Tabular):
-    """What was measured, in per cent. `evaluation["P@1"]` is one number; `print(evaluation)` shows all."""
+    """All metrics in per cent. `evaluation["P@1"]` is one value; `print(evaluation)` shows all."""
 
     values: dict[str, float]
     k: tuple[int, ...]
     texts: int  # texts that count
-    left_out: int  # texts left out because none of their labels occurs in training
-    labels: int  # different labels in the truth that counts
-    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by bootstrap
-    quantiles: list[Quantile] = field(default_factory=list)  # the most frequent labels first
+    left_out: int  # texts left out because none of their labels occurs in the training data
+    labels: int  # distinct true labels
+    hits: Hits = field(repr=False, compare=False)
     notes: list[str] = field(default_factory=list)
-    hits: Hits | None = field(default=None, repr=False, compare=False)  # for `compare`
+    quantiles: list[Quantile] = field(default_factory=list)  # most frequent labels first
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by bootstrap
 
     def __getitem__(self, name: str) -> float:
         try:
             return self.values[name]
         except KeyError:
-            raise KeyError(f"{name!r} was not measured; there are {', '.join(self.values)}") from None
+            raise KeyError(f"{name!r} was not measured; available: {', '.join(self.values)}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain dictionaries, lists and numbers."""
+        """Return plain dictionaries, lists and numbers."""
+        columns = ("labels", "mean_frequency", "contributions")
         return {
             "texts": self.texts,
             "left_out": self.left_out,
             "labels": self.labels,
             "values": dict(self.values),
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
-            "quantiles": [
-                {
-                    "labels": one.labels,
-                    "mean_frequency": one.mean_frequency,
-                    "contributions": one.contributions,
-                }
-                for one in self.quantiles
-            ],
+            "quantiles": [{name: getattr(one, name) for name in columns} for one in self.quantiles],
             "notes": list(self.notes),
         }
 
@@ -66,21 +69,15 @@ class Evaluation(Tabular):
         parts.append(counts + (f"   texts left out: {self.left_out:,}" if self.left_out else ""))
         if self.quantiles:
             names = list(self.quantiles[0].contributions)
-            header = [
-                "labels by frequency",
-                "labels",
-                "mean frequency",
-                *(f"part of {name}" for name in names),
-            ]
             titles = ["most frequent", *(f"bin {i}" for i in range(2, len(self.quantiles))), "rarest"]
             rows = [
                 [title, f"{one.labels:,}", f"{one.mean_frequency:,.1f}"]
                 + [f"{one.contributions[name]:.2f}" for name in names]
                 for title, one in zip(titles, self.quantiles, strict=False)
             ]
+            header = ["labels by frequency", "labels", "mean frequency", *(f"part of {name}" for name in names)]
             parts.append(table(header, rows))
-        parts += self.notes
-        return "\n\n".join(parts)
+        return "\n\n".join(parts + self.notes)
 
     def _cell(self, name: str) -> str:
         if name not in self.intervals:
@@ -105,17 +102,18 @@ def evaluate(
 ) -> Evaluation:
     """Measure ranked predictions against the true labels.
 
-    predictions: per text a list of names or of (name, score, ...) tuples; or a `Dataset` whose labels are
-        the predictions (with their weights as scores); an int array of ids, texts × places, best first,
-        -1 for nothing; a `Ragged` of ids; or a scipy sparse matrix of scores, texts × labels.
-    truth: a `Dataset`, a list of names per text, a `Ragged` of ids or a sparse matrix. Names are compared
-        with names and ids with ids.
-    train: the training `Dataset`, or (label frequencies, number of texts). Needed for propensity-scored
-        metrics (with `a` and `b`), the frequency quantiles and `unseen="ignore"`. Ids are its positions.
-    filter_pairs: (text row, label) pairs that must not count; those of the truth's `Dataset` by default.
-    unseen: "ignore" removes labels without training examples from the truth, and leaves out the texts
-        that have no label then.
-    intervals: also estimate 95 % intervals from this many bootstrap resamples of the texts.
+    predictions   a list of names, or of (name, score, ...) tuples, per text; a `Dataset` whose labels are the
+                  predictions and whose weights are their scores; an integer array of ids, texts × places, best first,
+                  -1 for none; a `Ragged` of ids; or a scipy sparse matrix of scores, texts × labels
+    truth         a `Dataset`, a list of names per text, a `Ragged` of ids, or a sparse matrix. Names are compared with
+                  names and ids with ids
+    train         the training `Dataset`, or (label frequencies, number of texts); ids are positions in its labels.
+                  Needed for PSP and PSN, frequency quantiles, and `unseen="ignore"`
+    k             one or more cut-offs
+    filter_pairs  (text row, label) pairs that must not count; by default those of a `Dataset` given as truth
+    unseen        "ignore" removes labels without training texts from the truth, and texts without any label left
+    a, b          propensity model, see `shortlist.labels.propensities`
+    intervals     also estimate 95 % intervals by bootstrap over texts, with `resamples` and `seed`
 
     >>> print(evaluate([["shoes", "hats"]], [["hats"]], k=(1, 2))["P@2"])
     50.0
@@ -128,78 +126,70 @@ def evaluate(
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
-    true = read_truth(truth)
-    pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, len(true.ids))
-    predicted = read_predictions(predictions, max(ks) + most_per_text(pair_rows))
-    merged = merge(predicted, true, train, isinstance(truth, Dataset))
-    ranked, true_rows = merged.predictions, merged.truth
-    notes = row_notes(predictions, truth) + unknown_notes(merged)
+    aligned = align(read_predictions(predictions), read_truth(truth), train, isinstance(truth, Dataset))
+    true_labels, frequencies = aligned.truth, aligned.frequencies
+    n_texts = len(true_labels)
+    pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, n_texts)
+    ranked = top_k(aligned.predictions, places_needed(max(ks), pair_rows[:, None]))
+    notes = _order_notes(predictions, truth) + _unknown_notes(aligned, ranked)
     if len(pair_rows):
-        ranked, true_rows = drop_pairs(ranked, true_rows, pair_rows, merged.label_ids(pair_labels))
+        ranked, true_labels = drop_pairs(ranked, true_labels, pair_rows, aligned.label_ids(pair_labels))
         notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
-    n_texts = len(true_rows)
-    if unseen == "ignore" and merged.frequencies is not None:
-        true_rows = true_rows.keep(merged.frequencies[true_rows.values] > 0)
-        kept = np.flatnonzero(true_rows.counts)
-        ranked, true_rows = ranked[kept], true_rows.take(kept)
-    if len(true_rows) == 0:
-        raise DataError(f"there is nothing to evaluate: of {n_texts:,} texts none is left")
+    if unseen == "ignore" and frequencies is not None:
+        true_labels = true_labels.keep(frequencies[true_labels.values] > 0)
+        kept = np.flatnonzero(true_labels.counts)
+        ranked, true_labels = ranked[kept], true_labels.take(kept)
+    if len(true_labels) == 0:
+        raise DataError(f"there is nothing to evaluate: none of the {n_texts:,} texts is left")
 
-    inverse_propensities = None
-    if merged.frequencies is None:
+    inverse_propensities, quantile_labels = None, np.arange(aligned.n_known)
+    if frequencies is None:
         notes.append("PSP, PSN and frequency quantiles need the training data.")
     else:
-        inverse_propensities = 1.0 / propensities(merged.frequencies, merged.n_train_texts, a, b)
-    hits = find_hits(ranked, true_rows, max(ks), inverse_propensities)
-    notes += prediction_notes(hits, ranked)
+        inverse_propensities = 1.0 / propensities(frequencies, aligned.n_train_texts, a, b)
+        if unseen == "ignore":
+            quantile_labels = quantile_labels[frequencies[quantile_labels] > 0]
+    hits = find_hits(ranked, true_labels, max(ks), inverse_propensities)
     evaluation = Evaluation(
         values={name: 100 * value for name, value in measure(hits, ks).items()},
         k=ks,
         texts=hits.n_texts,
         left_out=n_texts - hits.n_texts,
         labels=int(np.count_nonzero(hits.true_counts)),
-        notes=notes,
         hits=hits,
+        notes=notes + _prediction_notes(hits, ranked),
+        quantiles=[] if frequencies is None else label_quantiles(hits, frequencies, quantile_labels, ks),
     )
-    if merged.frequencies is not None:
-        known = np.arange(merged.n_known)
-        labels = known[merged.frequencies[known] > 0] if unseen == "ignore" else known
-        evaluation.quantiles = label_quantiles(hits, merged.frequencies, labels, ks)
     if intervals:
         for name, values in resample(per_text(hits, ks), resamples, seed).items():
             evaluation.intervals[name] = percentile_interval(100 * values)
     return evaluation
 
 
-def prediction_notes(hits: Hits, ranked: np.ndarray) -> list[str]:
-    """What about the predictions a reader of the numbers should know."""
+def _prediction_notes(hits: Hits, ranked: np.ndarray) -> list[str]:
     notes = []
-    there = hits.ranked >= 0
-    without = int(hits.n_texts - there.any(axis=0).sum())
-    if without:
-        notes.append(f"Texts without any prediction: {without:,}. They count as misses.")
+    is_label = hits.ranked >= 0
     places = len(hits.ranked)
-    if not there[-1].any():
+    if n_empty := int(hits.n_texts - is_label.any(axis=0).sum()):
+        notes.append(f"Texts without any prediction: {n_empty:,}. They count as misses.")
+    if not is_label[-1].any():
         notes.append(f"No text has {places} predictions; missing places count as misses.")
-    repeats = int((ranked[:, :places] >= 0).sum() - there.sum())
-    if repeats:
-        notes.append(f"Predictions that repeat a label of the same text: {repeats:,}. They count as misses.")
+    if n_repeated := int((ranked[:, :places] >= 0).sum() - is_label.sum()):
+        notes.append(f"Predictions that repeat a label of the same text: {n_repeated:,}. They count as misses.")
     return notes
 
 
-def unknown_notes(merged: Merged) -> list[str]:
-    """Names that nobody else uses are often a mistake: other labels' file, or ids in place of names."""
-    if merged.position is None:
+def _unknown_notes(aligned: Aligned, ranked: np.ndarray) -> list[str]:
+    """Predicted names that occur nowhere else are often a mistake, such as another label file or ids as names."""
+    unknown = ranked[ranked >= aligned.n_known]
+    if aligned.id_of_name is None or not len(unknown):
         return []
-    unknown = merged.predictions[merged.predictions >= merged.n_known]
-    if not len(unknown):
-        return []
-    example = list(merged.position)[int(unknown[0])]
+    example = list(aligned.id_of_name)[int(unknown[0])]
     return [f"Predicted labels that occur neither in the truth nor in training: {len(unknown):,}, such as {example!r}."]
 
 
-def row_notes(predictions: Any, truth: Any) -> list[str]:
-    """A warning when both sides bring texts and these differ: the rows may be in another order."""
+def _order_notes(predictions: Any, truth: Any) -> list[str]:
+    """If predictions and truth both have texts and these differ, the rows may be in different order."""
     if not (isinstance(predictions, Dataset) and isinstance(truth, Dataset)):
         return []
     if not predictions.texts.sizes.any() or not truth.texts.sizes.any():

@@ -1,4 +1,4 @@
-"""Pairs of a text and a label that must not count (the repository's `filter_labels_test.txt`)."""
+"""Filter pairs: (text, label) pairs that must not count (`filter_labels_test.txt` of the repository)."""
 
 from __future__ import annotations
 
@@ -11,53 +11,56 @@ from shortlist.errors import DataError, OptionError
 
 
 def split_pairs(pairs: Any, n_texts: int) -> tuple[np.ndarray, list[Any]]:
-    """The text rows and the labels of (row, label) pairs: a list of tuples or an array with two columns."""
+    """Return the text rows and the labels of (text row, label) pairs: a list of tuples or an array with two columns."""
     if isinstance(pairs, np.ndarray):
         if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
-            raise OptionError(f"filter pairs must have two columns (text row, label), not shape {pairs.shape}")
-        rows, labels = pairs.reshape(-1, 2)[:, 0], pairs.reshape(-1, 2)[:, 1].tolist()
-    else:
-        pairs = list(pairs)
-        if any(len(pair) != 2 for pair in pairs):
-            raise OptionError("each filter pair must be (text row, label)")
-        rows, labels = np.asarray([pair[0] for pair in pairs]), [pair[1] for pair in pairs]
-    if len(rows) == 0:
+            raise OptionError(f"filter_pairs must have two columns (text row, label), not shape {pairs.shape}")
+        pairs = pairs.reshape(-1, 2).tolist()
+    pairs = list(pairs)
+    if not pairs:
         return np.zeros(0, np.int64), []
+    if any(len(pair) != 2 for pair in pairs):
+        raise OptionError("each filter pair must be (text row, label)")
+    rows = np.asarray([row for row, _ in pairs])
     if not np.issubdtype(rows.dtype, np.integer):
-        raise OptionError(f"filter pairs must begin with a text's row number, not {rows.dtype}")
+        raise OptionError(f"filter pairs must start with the row number of a text, not {rows.dtype}")
     if rows.min() < 0 or rows.max() >= n_texts:
         wrong = rows.min() if rows.min() < 0 else rows.max()
-        raise DataError(f"filter pairs name text row {wrong}, but there are {n_texts:,} texts (rows from 0)")
-    return rows.astype(np.int64), labels
+        raise DataError(f"filter_pairs: text row {wrong} is out of range ({n_texts:,} texts, rows from 0)")
+    return rows.astype(np.int64), [label for _, label in pairs]
 
 
-def most_per_text(rows: np.ndarray) -> int:
-    """How many pairs the text with most pairs has: so many predictions more must be at hand."""
-    return int(np.bincount(rows).max()) if len(rows) else 0
+def places_needed(k: int, pairs: np.ndarray | None) -> int:
+    """Return how many predictions per text leave k of them when the pairs (text row, label) are removed."""
+    return k if pairs is None or not len(pairs) else k + int(np.bincount(pairs[:, 0]).max())
 
 
-def among_pairs(ids: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Which of the labels of each text (texts × K ids) make one of these (text, label) pairs."""
+def is_filtered(ids: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return which of the label ids (texts × K, -1 for none) form one of the pairs with their text."""
     keys = pair_keys(np.arange(len(ids))[:, None], ids)
-    return (ids >= 0) & np.isin(keys, pair_keys(pairs[:, 0], pairs[:, 1]))
+    return (ids >= 0) & contains(pair_keys(pairs[:, 0], pairs[:, 1]), keys)
 
 
-def drop_pairs(
-    predictions: np.ndarray, truth: Ragged, rows: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, Ragged]:
-    """Take the pairs out of the predictions, where what follows moves up, and out of the truth."""
-    pairs = np.unique(pair_keys(rows[labels >= 0], labels[labels >= 0]))
-    kept = truth.keep(~np.isin(pair_keys(truth.row_ids, truth.values), pairs))
+def drop_pairs(ids: np.ndarray, truth: Ragged, rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, Ragged]:
+    """Remove the pairs from ranked predictions (texts × K), where lower ranks move up, and from the truth."""
+    pairs = pair_keys(rows[labels >= 0], labels[labels >= 0])
+    truth = truth.keep(~contains(pairs, pair_keys(truth.row_ids, truth.values)))
     touched = np.unique(rows)
-    part = predictions[touched]
-    dropped = (part >= 0) & np.isin(pair_keys(touched[:, None], part), pairs)
-    part[dropped] = -1
-    moved_up = np.take_along_axis(part, np.argsort(dropped, axis=1, kind="stable"), axis=1)
-    predictions = predictions.copy()
-    predictions[touched] = moved_up
-    return predictions, kept
+    dropped = (ids[touched] >= 0) & contains(pairs, pair_keys(touched[:, None], ids[touched]))
+    order = np.argsort(dropped, axis=1, kind="stable")
+    ids = ids.copy()
+    ids[touched] = np.take_along_axis(np.where(dropped, -1, ids[touched]), order, axis=1)
+    return ids, truth
 
 
 def pair_keys(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """One number for each pair, so that sets of pairs are sets of numbers."""
+    """Return one integer per pair, so that sets of pairs are sets of integers."""
     return (rows.astype(np.int64) << 32) + labels
+
+
+def contains(known: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Return which keys are among the known ones; faster than np.isin, which sorts the keys."""
+    known = np.sort(known)
+    if not len(known):
+        return np.zeros(keys.shape, np.bool_)
+    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys

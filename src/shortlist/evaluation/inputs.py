@@ -1,12 +1,10 @@
-"""Whatever form predictions and truth come in, the metrics get ids: this is where names become numbers.
+"""Predictions and truth in any form that `evaluate` takes, converted to label ids.
 
-Two kinds of labels are kept apart: names (strings) and ids (whole numbers). They never meet by chance:
-`merge` refuses to compare one with the other.
+Labels are names (strings) or ids (integers). The two are never compared with each other.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,229 +14,199 @@ import numpy as np
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.metrics import NOTHING, top_of_rows
+from shortlist.kernels.metrics import top_of_rows
 from shortlist.lazy import sparse
 
-LARGEST_ID = np.iinfo(np.int32).max
+MAX_ID = np.iinfo(np.int32).max
+Train = Dataset | tuple[Any, int]
 
 
 @dataclass(eq=False)
-class Labelled:
-    """Label ids, and what they stand for: positions in `names`, or (None) the user's own ids."""
+class Labels:
+    """Label ids of each text, with scores as weights if there are any.
 
-    ids: Any  # an int32 array or a Ragged
-    names: list[str] | None = None
-    empty: bool = False  # no label at all: goes with names as well as with ids
+    The ids are positions in `names`, or the user's own ids if `names` is None.
+    """
+
+    rows: Ragged
+    names: Sequence[str] | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """ "names", "ids", or None without any label: that fits both."""
+        if self.names is not None:
+            return "names"
+        return "ids" if len(self.rows.values) else None
 
 
-def read_predictions(predictions: Any, width: int) -> Labelled:
-    """The first `width` predictions of each text, best first, as an int32 array padded with -1."""
-    if isinstance(predictions, Dataset):
-        return Labelled(ranked_rows(predictions.labels, width), predictions.label_names)
-    if isinstance(predictions, Ragged):
-        return Labelled(ranked_rows(predictions, width))
+def read_predictions(predictions: Any) -> Labels:
+    """Convert predictions; the labels of a text are in the given order, best first if they have no scores."""
     if sparse.issparse(predictions):
-        return Labelled(top_scores(predictions, width))
+        matrix = sparse.csr_array(predictions)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        return Labels(Ragged(matrix.indptr.astype(np.int64), matrix.indices, matrix.data))
     if isinstance(predictions, np.ndarray):
         if predictions.ndim != 2 or not np.issubdtype(predictions.dtype, np.integer):
             raise OptionError(
-                "an array of predictions must hold label ids, texts × places, best first "
+                "an array of predictions must contain label ids, texts × places, best first "
                 f"(this one is {predictions.dtype} of shape {predictions.shape}); "
-                "scores of all labels go in as a scipy sparse matrix"
+                "give scores of all labels as a scipy sparse matrix"
             )
-        check_ids(predictions, "predictions", lowest=-1)
-        return Labelled(predictions[:, :width].astype(np.int32))
-    rows, names, empty = flatten(predictions, "predictions", width)
-    return Labelled(first_of_rows(rows, width), names, empty)
+        n_texts, n_places = predictions.shape
+        predictions = Ragged(np.arange(n_texts + 1) * n_places, predictions.ravel())
+    return _read_rows(predictions, "predictions", lowest=-1)
 
 
-def read_truth(truth: Any) -> Labelled:
-    """The true labels of each text."""
-    if isinstance(truth, Dataset):
-        return Labelled(truth.labels, truth.label_names)
-    if isinstance(truth, Ragged):
-        check_ids(truth.values, "true labels", lowest=0)
-        return Labelled(truth)
-    if sparse.issparse(truth):
-        return Labelled(Ragged.from_csr(truth))
+def read_truth(truth: Any) -> Labels:
+    """Convert the true labels of each text."""
     if isinstance(truth, np.ndarray):
         raise OptionError(
-            "an array does not say whether it holds ids or marks for labels: give the truth as a Dataset, "
-            "a list with a list of labels per text, a Ragged or a scipy sparse matrix"
+            "an array as truth is ambiguous, as it could contain label ids or indicators: give a Dataset, "
+            "a list of labels per text, a Ragged or a scipy sparse matrix"
         )
-    rows, names, empty = flatten(truth, "true labels", None)
-    if names is None:
-        check_ids(rows.values, "true labels", lowest=0)
-    return Labelled(rows, names, empty)
+    return _read_rows(Ragged.from_csr(truth) if sparse.issparse(truth) else truth, "true labels", lowest=0)
 
 
-def ranked_rows(rows: Ragged, width: int) -> np.ndarray:
-    """Rows with weights are ranked by them (of equal ones the first stays first), others stand as given."""
-    if rows.weights is None:
-        return first_of_rows(rows, width)
-    check_scores(rows.weights)
-    top = np.empty((len(rows), width), np.int32)
-    top_of_rows(rows.indptr, rows.values.astype(np.int32), rows.weights.astype(np.float64), top)
-    return top
-
-
-def first_of_rows(rows: Ragged, width: int) -> np.ndarray:
-    counts = np.minimum(rows.counts, width)
-    there = np.arange(width) < counts[:, None]
-    first = np.full((len(rows), width), NOTHING, np.int32)
-    first[there] = rows.values[(rows.indptr[:-1, None] + np.arange(width))[there]]
-    return first
-
-
-def top_scores(matrix: Any, width: int) -> np.ndarray:
-    """The best stored scores of each row of a sparse matrix; of equal ones the smaller id."""
-    matrix = sparse.csr_array(matrix)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    check_scores(matrix.data)
-    top = np.empty((matrix.shape[0], width), np.int32)
-    top_of_rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64), top)
-    return top
-
-
-def check_scores(scores: np.ndarray) -> None:
-    if np.isnan(scores).any():
-        raise DataError("a predicted score is not a number (NaN): predictions cannot be ranked by it")
-
-
-def check_ids(ids: np.ndarray, what: str, lowest: int) -> None:
-    if ids.size and (ids.min() < lowest or ids.max() > LARGEST_ID):
+def _read_rows(rows: Any, what: str, lowest: int) -> Labels:
+    if isinstance(rows, Dataset):
+        return Labels(rows.labels, rows.label_names)
+    labels = Labels(rows) if isinstance(rows, Ragged) else _read_lists(rows, what)
+    ids = labels.rows.values
+    if labels.kind == "ids" and (ids.min() < lowest or ids.max() > MAX_ID):
         wrong = ids.min() if ids.min() < lowest else ids.max()
-        raise DataError(f"{what}: {wrong} is no label id; ids go from {lowest} to {LARGEST_ID}")
+        raise DataError(f"{what}: {wrong} is not a label id; ids are between {lowest} and {MAX_ID}")
+    return labels
 
 
-def flatten(rows: Any, what: str, width: int | None) -> tuple[Ragged, list[str] | None, bool]:
-    """Python lists of labels, or of (label, score, ...) tuples, one list per text."""
+def _read_lists(rows: Any, what: str) -> Labels:
+    """Convert one list of labels, or of (label, score, ...) tuples, per text."""
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        raise OptionError(f"{what}: expected a list with one list of labels per text, not {type(rows).__name__}")
+        raise OptionError(f"{what}: expected one list of labels per text, not {type(rows).__name__}")
     flat: list[Any] = []
-    ends = [0]
+    scores: list[float] = []
+    indptr = [0]
     for number, row in enumerate(rows):
         labels = row
-        if type(row) is not list:  # spares the slow check for the usual case
+        if type(row) is not list:  # the slow checks are for unusual types
             if isinstance(row, str) or not isinstance(row, Iterable):
                 raise OptionError(f"{what}: text {number} should have a list of labels, not {row!r}")
             labels = list(row)
         if labels and isinstance(labels[0], tuple):
-            labels = by_score(labels, what, number)
-        flat += labels if width is None or len(labels) <= width else labels[:width]
-        ends.append(len(flat))
-    indptr = np.asarray(ends, np.int64)
-    if not flat:
-        return Ragged(indptr, np.zeros(0, np.int32)), None, True
+            scores += [0.0] * (len(flat) - len(scores))  # of the texts without scores before this one
+            try:
+                scores += [0.0 + pair[1] for pair in labels]
+                labels = [pair[0] for pair in labels]
+            except (TypeError, IndexError):
+                raise OptionError(f"{what}: text {number} should have (label, score) tuples, not {labels!r}") from None
+        flat += labels
+        indptr.append(len(flat))
+    names, ids = None, np.zeros(0, np.int64)
     kinds = set(map(type, flat))
-    if all(issubclass(kind, str) for kind in kinds):
-        names = list(dict.fromkeys(flat))
-        position = dict(zip(names, range(len(names)), strict=True))
-        ids = np.fromiter(map(position.__getitem__, flat), np.int32, len(flat))
-        return Ragged(indptr, ids), names, False
-    if all(issubclass(kind, int | np.integer) for kind in kinds):
-        numbers = np.asarray(flat, np.int64)
-        check_ids(numbers, what, lowest=-1)
-        return Ragged(indptr, numbers.astype(np.int32)), None, False
-    found = ", ".join(sorted(kind.__name__ for kind in kinds))
-    raise OptionError(f"{what}: labels must be all names (str) or all ids (int); there are {found}")
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        position = {name: i for i, name in enumerate(dict.fromkeys(flat))}
+        names, ids = list(position), np.fromiter(map(position.__getitem__, flat), np.int32, len(flat))
+    elif all(issubclass(kind, int | np.integer) for kind in kinds):
+        ids = np.asarray(flat, np.int64)
+    else:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise OptionError(f"{what}: labels must be all names (str) or all ids (int), not {found}")
+    weights = np.asarray(scores + [0.0] * (len(flat) - len(scores))) if scores else None
+    return Labels(Ragged(np.asarray(indptr, np.int64), ids, weights), names)
 
 
-def by_score(pairs: list[Any], what: str, row: int) -> list[Any]:
-    """The labels of (label, score, ...) tuples, best first; sorting is stable, so ranked ones stay."""
-    try:
-        scores = [-pair[1] for pair in pairs]
-        if any(map(math.isnan, scores)):
-            raise DataError(f"{what}: text {row} has a score that is not a number (NaN)")
-        return [pairs[place][0] for place in sorted(range(len(pairs)), key=scores.__getitem__)]
-    except (TypeError, IndexError):
-        raise OptionError(f"{what}: text {row} should have (label, score) tuples, not {pairs!r}") from None
+def top_k(rows: Ragged, k: int) -> np.ndarray:
+    """Return the k best ids of each row by weight, or the first k without weights: texts × k, -1 for none.
+
+    Of equal weights, the first comes first.
+
+    >>> top_k(Ragged(np.array([0, 3, 4]), np.array([5, 6, 7, 8]), np.array([0.1, 0.9, 0.5, 0.2])), k=2).tolist()
+    [[6, 7], [8, -1]]
+    """
+    scores = np.zeros(len(rows.values)) if rows.weights is None else rows.weights.astype(np.float64)
+    if np.isnan(scores).any():
+        row = rows.row_ids[np.flatnonzero(np.isnan(scores))[0]]
+        raise DataError(f"predictions: text {row} has a score of NaN, which cannot be ranked")
+    top = np.empty((len(rows), k), np.int32)
+    top_of_rows(rows.indptr, rows.values.astype(np.int32), scores, top)
+    return top
 
 
 @dataclass(eq=False)
-class Merged:
-    """Predictions and truth over one numbering of the labels, in which training's labels come first."""
+class Aligned:
+    """Predictions and truth with common label ids; those of the training labels come first."""
 
-    predictions: np.ndarray
+    predictions: Ragged
     truth: Ragged
-    position: dict[str, int] | None  # from name to id; None: the ids are the user's own
-    frequencies: np.ndarray | None  # how often each label occurs in training
-    n_train_texts: int
-    n_known: int  # labels of training and truth; ids from here on were only predicted
-    truth_ids: np.ndarray | None  # from positions in the truth's own names to ids
+    id_of_name: dict[str, int] | None  # None if labels are ids
+    n_known: int  # number of labels in training and truth (names), or in training (ids)
+    frequencies: np.ndarray | None = None  # training texts of each label
+    n_train_texts: int = 0
+    truth_ids: np.ndarray | None = None  # ids of the names in the truth's Dataset
 
     def label_ids(self, labels: Sequence[Any]) -> np.ndarray:
-        """Ids of labels given by name, or by id: positions in the truth's names when these are names."""
+        """Return the ids of labels in filter pairs: names, or ids; with a Dataset as truth, positions in its names."""
         if all(isinstance(label, str) for label in labels):
-            if self.position is None and len(labels):
-                raise OptionError("filter pairs hold label names, but predictions and truth hold ids")
-            return np.asarray([(self.position or {}).get(label, -1) for label in labels], np.int64)
+            if self.id_of_name is None and len(labels):
+                raise OptionError("filter_pairs has label names, but predictions and truth have ids")
+            return np.asarray([(self.id_of_name or {}).get(label, -1) for label in labels], np.int64)
         ids = np.asarray(labels)
         if not np.issubdtype(ids.dtype, np.integer):
-            raise OptionError("filter pairs must be (text row, label) with labels that are all names or all ids")
-        if self.position is None:
+            raise OptionError("filter_pairs must be (text row, label) pairs whose labels are all names or all ids")
+        if self.id_of_name is None:
             return ids.astype(np.int64)
         if self.truth_ids is None:
-            raise OptionError("filter pairs hold label ids, but predictions and truth hold names")
-        if ids.size and (ids.min() < 0 or ids.max() >= len(self.truth_ids)):
-            wrong = ids.min() if ids.min() < 0 else ids.max()
-            raise DataError(f"filter pairs name label {wrong}, but the truth has {len(self.truth_ids):,} labels")
+            raise OptionError("filter_pairs has label ids, but predictions and truth have names")
+        _check_range(ids, len(self.truth_ids), "filter_pairs", "the truth")
         return self.truth_ids[ids]
 
 
-Train = Dataset | tuple[Any, int]
-
-
-def merge(predictions: Labelled, truth: Labelled, train: Train | None, truth_is_dataset: bool) -> Merged:
-    """Number the labels of training, truth and predictions together."""
-    n_predicted, n_true = len(predictions.ids), len(truth.ids)
-    if n_predicted != n_true:
+def align(predictions: Labels, truth: Labels, train: Train | None, truth_is_dataset: bool) -> Aligned:
+    """Give the labels of training data, truth and predictions common ids."""
+    if len(predictions.rows) != len(truth.rows):
         raise DataError(
-            f"there are predictions for {n_predicted:,} texts but true labels for {n_true:,}; "
-            "both need one row per text, in the same order"
+            f"there are predictions for {len(predictions.rows):,} texts but true labels for {len(truth.rows):,}; "
+            "give one row per text, in the same order"
         )
-    kinds = {one.names is not None for one in (predictions, truth) if not one.empty}
+    kinds = {predictions.kind, truth.kind} - {None}
     if len(kinds) == 2:
-        held = ("names", "ids") if predictions.names is not None else ("ids", "names")
         raise OptionError(
-            f"predictions hold label {held[0]} but the truth holds label {held[1]}: give both as names "
-            "(Dataset, lists of strings) or both as ids (arrays, sparse matrices, lists of whole numbers)"
+            f"predictions have label {predictions.kind}, but the truth has label {truth.kind}: give both as names "
+            "(Dataset, lists of strings) or both as ids (arrays, sparse matrices, lists of integers)"
         )
-    with_names = kinds == {True} or (not kinds and isinstance(train, Dataset))
-    train_names, frequencies, n_train_texts = read_train(train, with_names)
-    if not with_names:
-        if frequencies is not None:
-            check_known(predictions.ids, len(frequencies), "predictions")
-            check_known(truth.ids.values, len(frequencies), "true labels")
+    by_name = kinds == {"names"} or (not kinds and isinstance(train, Dataset))
+    train_names, frequencies, n_train_texts = _read_train(train, by_name)
+    if not by_name:
         n_known = 0 if frequencies is None else len(frequencies)
-        return Merged(predictions.ids, truth.ids, None, frequencies, n_train_texts, n_known, None)
-
-    position = {name: i for i, name in enumerate(train_names)}
-    truth_ids = number_names(position, truth.names or [])
-    n_known = len(position)
-    predicted_ids = np.append(number_names(position, predictions.names or []), NOTHING)  # -1 stays -1
+        if frequencies is not None:
+            _check_range(predictions.rows.values, n_known, "predictions", "the training data", lowest=-1)
+            _check_range(truth.rows.values, n_known, "true labels", "the training data")
+        return Aligned(predictions.rows, truth.rows, None, n_known, frequencies, n_train_texts)
+    id_of_name = {name: i for i, name in enumerate(train_names)}
+    truth_ids = _number(truth.names or [], id_of_name)
+    n_known = len(id_of_name)
+    predicted_ids = _number(predictions.names or [], id_of_name)
     if frequencies is not None:
-        frequencies = np.append(frequencies, np.zeros(len(position) - len(frequencies), np.int64))
-    return Merged(
-        predicted_ids[predictions.ids],
-        Ragged(truth.ids.indptr, truth_ids[truth.ids.values]),
-        position,
+        frequencies = np.append(frequencies, np.zeros(len(id_of_name) - len(frequencies), np.int64))
+    return Aligned(
+        Ragged(predictions.rows.indptr, predicted_ids[predictions.rows.values], predictions.rows.weights),
+        Ragged(truth.rows.indptr, truth_ids[truth.rows.values]),
+        id_of_name,
+        n_known,
         frequencies,
         n_train_texts,
-        n_known,
         truth_ids if truth_is_dataset else None,
     )
 
 
-def number_names(position: dict[str, int], names: Sequence[str]) -> np.ndarray:
-    """The ids of these names; new ones are added to `position`."""
-    return np.asarray([position.setdefault(name, len(position)) for name in names], np.int32)
+def _number(names: Sequence[str], id_of_name: dict[str, int]) -> np.ndarray:
+    """Return the ids of names, and add those that are new."""
+    return np.asarray([id_of_name.setdefault(name, len(id_of_name)) for name in names], np.int32)
 
 
-def read_train(train: Train | None, with_names: bool) -> tuple[Sequence[str], np.ndarray | None, int]:
-    """Names (where names are used) and training frequencies of the labels, and the number of texts."""
+def _read_train(train: Train | None, by_name: bool) -> tuple[Sequence[str], np.ndarray | None, int]:
+    """Return label names (empty if labels are ids), label frequencies, and number of texts of the training data."""
     if train is None:
         return [], None, 0
     if isinstance(train, Dataset):
@@ -247,18 +215,14 @@ def read_train(train: Train | None, with_names: bool) -> tuple[Sequence[str], np
         frequencies, n_texts = train
     except (TypeError, ValueError):
         raise OptionError("train must be a Dataset or a pair (label frequencies, number of texts)") from None
-    if with_names != isinstance(frequencies, Mapping):
-        wanted = "a dict from label name to frequency" if with_names else "an array of frequencies by label id"
-        raise OptionError(f"train: with these labels the frequencies must be {wanted}")
-    names = list(frequencies) if with_names else []
-    counts = np.asarray(list(frequencies.values()) if with_names else frequencies, np.int64)
-    return names, counts, int(n_texts)
+    if by_name != isinstance(frequencies, Mapping):
+        expected = "a dict from label name to frequency" if by_name else "an array of frequencies by label id"
+        raise OptionError(f"train: with these labels the frequencies must be {expected}")
+    counts = list(frequencies.values()) if by_name else frequencies
+    return list(frequencies) if by_name else [], np.asarray(counts, np.int64), int(n_texts)
 
 
-def check_known(ids: np.ndarray, n_labels: int, what: str) -> None:
-    largest = int(ids.max(initial=-1))
-    if largest >= n_labels:
-        raise DataError(
-            f"{what} hold label id {largest}, but training has {n_labels:,} labels, numbered from 0; "
-            "ids are positions in training's labels"
-        )
+def _check_range(ids: np.ndarray, n_labels: int, what: str, whose: str, lowest: int = 0) -> None:
+    if ids.size and (ids.min() < lowest or ids.max() >= n_labels):
+        wrong = ids.min() if ids.min() < lowest else ids.max()
+        raise DataError(f"{what}: label id {wrong} is out of range ({whose} has {n_labels:,} labels, numbered from 0)")

@@ -1,7 +1,7 @@
-"""The metrics of extreme classification over plain arrays: ids, ranked best first, against sets of true ids.
+"""The metrics of extreme classification over arrays: ranked label ids against sets of true ids.
 
-Everything follows from one pass that finds the hits; what each metric then means stands in docs/metrics.md.
-Arrays are places × texts, so that a sum over the first k places runs along contiguous memory.
+One pass finds the hits, and all metrics follow from them; docs/metrics.md defines each one. Arrays are places × texts,
+so that a sum over the first k places reads contiguous memory.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from shortlist.kernels import metrics as kernels
 
 DEFAULT_K = (1, 3, 5)
 FAMILIES = ("P", "N", "PSP", "PSN", "R", "F1", "macro-F1", "coverage")
+N_QUANTILES = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Which predictions are correct: row p of `ranked` and `correct` holds every text's p-th best label."""
+    """Which predictions are correct: row p of `ranked` and `correct` is the p-th best label of every text."""
 
-    ranked: np.ndarray  # int32, places × texts; -1 is "nothing"
+    ranked: np.ndarray  # int32, places × texts; -1 for none
     correct: np.ndarray  # bool, places × texts
-    n_true: np.ndarray  # int64, true labels of each text
-    true_counts: np.ndarray  # int64, texts that each label truly belongs to
-    gains: np.ndarray | None = None  # float64, what a hit of each label is worth: 1 / propensity; at -1 a zero
-    best: np.ndarray | None = None  # float64, places × texts: the largest gains a text's truth offers
+    n_true: np.ndarray  # int64, number of true labels of each text
+    true_counts: np.ndarray  # int64, number of texts that each label is true for
+    gains: np.ndarray | None = None  # float64, 1 / propensity of each label, then a zero for -1
+    best_gains: np.ndarray | None = None  # float64, places × texts: the largest gains among the true labels
 
     @property
     def n_texts(self) -> int:
@@ -37,132 +38,112 @@ class Hits:
 
 @dataclass(frozen=True, eq=False)
 class PerText:
-    """A metric's share of each text; the value is the mean, or sum / sum of the best where that is given."""
+    """A metric of each text. The value over all texts is the mean, or sum(score) / sum(best) if `best` is given."""
 
     score: np.ndarray
     best: np.ndarray | None = None
 
     @property
     def value(self) -> float:
-        whole = float(len(self.score)) if self.best is None else float(self.best.sum())
-        return float(self.score.sum()) / whole if whole else 0.0
+        total = float(len(self.score)) if self.best is None else float(self.best.sum())
+        return float(self.score.sum()) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A fifth of the labels by training frequency, and its contribution to each P@k in per cent."""
+
+    labels: int
+    mean_frequency: float
+    lowest: int
+    highest: int
+    contributions: dict[str, float]
 
 
 def check_k(k: int | Iterable[int]) -> tuple[int, ...]:
-    """The wanted cut-offs as ascending whole numbers, each once."""
-    wanted = list(k) if isinstance(k, Iterable) else [k]
-    if not wanted or any(not isinstance(one, int | np.integer) or one < 1 for one in wanted):
-        raise OptionError(f"k must be one or more whole numbers from 1 upwards, such as (1, 3, 5), not {k!r}")
-    return tuple(sorted({int(one) for one in wanted}))
+    """Return the cut-offs in ascending order without duplicates."""
+    ks = list(k) if isinstance(k, Iterable) else [k]
+    if not ks or any(not isinstance(one, int | np.integer) or one < 1 for one in ks):
+        raise OptionError(f"k must be one or more positive integers, such as (1, 3, 5), not {k!r}")
+    return tuple(sorted({int(one) for one in ks}))
 
 
-def distinct_rows(rows: Ragged) -> Ragged:
-    """The rows as sets: sorted, every value once."""
+def sort_unique(rows: Ragged) -> Ragged:
+    """Sort every row and remove duplicates."""
     values = rows.values.astype(np.int32)
-    first = np.empty(len(values), np.bool_)
-    kernels.sort_rows(rows.indptr, values, first)
+    is_first = np.empty(len(values), np.bool_)
+    kernels.sort_rows(rows.indptr, values, is_first)
     rows = Ragged(rows.indptr, values)
-    return rows if first.all() else rows.keep(first)
+    return rows if is_first.all() else rows.keep(is_first)
 
 
 def find_hits(
     predictions: np.ndarray, truth: Ragged, places: int, inverse_propensities: np.ndarray | None = None
 ) -> Hits:
-    """Compare predictions (int array, texts × any width, best first, -1 = nothing) with the true ids.
+    """Compare the first `places` columns of ranked ids (texts × K, -1 for none) with the true ids.
 
-    Only the first `places` columns are looked at. Labels predicted twice for a text count once.
+    A label that is predicted twice for a text counts once.
     """
     if predictions.ndim != 2 or not np.issubdtype(predictions.dtype, np.integer):
         raise OptionError(
-            "predictions must be a two-dimensional array of whole numbers (texts × places), "
+            "predictions must be a two-dimensional array of integers (texts × places), "
             f"not {predictions.dtype} of shape {predictions.shape}"
         )
     n_texts = len(predictions)
     if n_texts != len(truth):
         raise DataError(f"there are predictions for {n_texts:,} texts but true labels for {len(truth):,}")
     if len(truth.values) and truth.values.min() < 0:
-        raise DataError(f"true label ids must not be negative; there is a {truth.values.min()}")
+        raise DataError(f"true label ids must not be negative: {truth.values.min()}")
     predictions = np.ascontiguousarray(predictions[:, :places], dtype=np.int32)
-    truth = distinct_rows(truth)
-
+    truth = sort_unique(truth)
     ranked = np.full((places, n_texts), kernels.NOTHING, np.int32)
     correct = np.zeros((places, n_texts), np.bool_)
     kernels.find_hits(predictions, truth.indptr, truth.values, ranked, correct)
-
     n_labels = 1 + max(int(ranked.max(initial=-1)), int(truth.values.max(initial=-1)))
     true_counts = np.bincount(truth.values, minlength=n_labels)
     if inverse_propensities is None:
         return Hits(ranked, correct, truth.counts, true_counts)
     if len(inverse_propensities) < n_labels:
         raise DataError(f"there are {len(inverse_propensities):,} propensities for {n_labels:,} labels")
-    gains = np.append(np.asarray(inverse_propensities, np.float64), 0.0)  # -1, "nothing", finds the zero
-    best = np.empty((places, n_texts), np.float64)
-    kernels.best_gains(truth.indptr, truth.values, gains, best)
-    return Hits(ranked, correct, truth.counts, true_counts, gains, best)
+    gains = np.append(np.asarray(inverse_propensities, np.float64), 0.0)
+    best_gains = np.empty((places, n_texts), np.float64)
+    kernels.best_gains(truth.indptr, truth.values, gains, best_gains)
+    return Hits(ranked, correct, truth.counts, true_counts, gains, best_gains)
 
 
-def discounts(k: int) -> np.ndarray:
-    """What a hit at each of the first k places is worth in nDCG."""
-    return 1.0 / np.log2(np.arange(2, k + 2))
+def per_text(hits: Hits, ks: Iterable[int]) -> dict[str, PerText]:
+    """Return the metrics that are means or ratios of sums over texts, by name such as "P@1"."""
+    metrics = {}
+    for k in ks:
+        correct = hits.correct[:k]
+        n_correct = correct.sum(axis=0, dtype=np.int64)
+        discounts = 1 / np.log2(np.arange(2, k + 2))
+        ideal_dcg = np.append(1.0, np.cumsum(discounts))[np.minimum(hits.n_true, k)]  # 1 for texts without labels
+        metrics[f"P@{k}"] = PerText(n_correct / k)
+        metrics[f"R@{k}"] = PerText(n_correct / np.maximum(hits.n_true, 1))
+        metrics[f"F1@{k}"] = PerText(2 * n_correct / (k + hits.n_true))
+        metrics[f"N@{k}"] = PerText(_weighted_sum(correct, discounts) / ideal_dcg)
+        if hits.gains is None or hits.best_gains is None:
+            continue
+        gained, best = hits.gains[np.where(correct, hits.ranked[:k], kernels.NOTHING)], hits.best_gains[:k]
+        equal = np.full(k, 1 / k)
+        metrics[f"PSP@{k}"] = PerText(_weighted_sum(gained, equal), _weighted_sum(best, equal))
+        metrics[f"PSN@{k}"] = PerText(
+            _weighted_sum(gained, discounts) / ideal_dcg, _weighted_sum(best, discounts) / ideal_dcg
+        )
+    return metrics
 
 
-def ideal_dcg(hits: Hits, k: int) -> np.ndarray:
-    """The best DCG@k that each text's number of true labels allows; 1 where there are none."""
-    reachable = np.concatenate([[1.0], np.cumsum(discounts(k))])
-    return reachable[np.minimum(hits.n_true, k)]
-
-
-def n_correct(hits: Hits, k: int) -> np.ndarray:
-    return hits.correct[:k].sum(axis=0, dtype=np.int64)
-
-
-def precision(hits: Hits, k: int) -> PerText:
-    return PerText(n_correct(hits, k) / k)
-
-
-def recall(hits: Hits, k: int) -> PerText:
-    return PerText(n_correct(hits, k) / np.maximum(hits.n_true, 1))
-
-
-def f1(hits: Hits, k: int) -> PerText:
-    # The harmonic mean of c / k and c / t is 2 c / (k + t).
-    return PerText(2 * n_correct(hits, k) / (k + hits.n_true))
-
-
-def ndcg(hits: Hits, k: int) -> PerText:
-    gained = sum_places(hits.correct[:k], discounts(k))
-    return PerText(gained / ideal_dcg(hits, k))
-
-
-def psp(hits: Hits, k: int) -> PerText:
-    gained, best = propensity_scored(hits, k)
-    weights = np.full(k, 1.0 / k)
-    return PerText(sum_places(gained, weights), sum_places(best, weights))
-
-
-def psndcg(hits: Hits, k: int) -> PerText:
-    gained, best = propensity_scored(hits, k)
-    ideal = ideal_dcg(hits, k)
-    return PerText(sum_places(gained, discounts(k)) / ideal, sum_places(best, discounts(k)) / ideal)
-
-
-def propensity_scored(hits: Hits, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """What was gained at each place, and what could have been."""
-    if hits.gains is None or hits.best is None:
-        raise OptionError("propensity-scored metrics need the labels' propensities: give the training data")
-    return hits.gains[np.where(hits.correct[:k], hits.ranked[:k], kernels.NOTHING)], hits.best[:k]
-
-
-def sum_places(array: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted sum over places, in order: the same bits whatever the BLAS does."""
-    total = np.zeros(array.shape[1])
-    for place, weight in zip(array, weights, strict=False):
+def _weighted_sum(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sum over places, in order: a BLAS product would depend on the number of its threads."""
+    total = np.zeros(values.shape[1])
+    for place, weight in zip(values, weights, strict=False):
         total += weight * place
     return total
 
 
 def macro_f1(hits: Hits, k: int) -> float:
-    """The mean, over the labels that are true or predicted anywhere, of each label's F1."""
+    """Return the mean F1 of all labels that are true or predicted."""
     predicted, correct = np.zeros_like(hits.true_counts), np.zeros_like(hits.true_counts)
     kernels.count_labels(hits.ranked[:k], hits.correct[:k], predicted, correct)
     present = predicted + hits.true_counts
@@ -170,26 +151,38 @@ def macro_f1(hits: Hits, k: int) -> float:
 
 
 def coverage(hits: Hits, k: int) -> float:
-    """The share of the labels in the truth that were correctly predicted at least once."""
+    """Return the share of true labels that are predicted correctly at least once."""
     found = np.zeros(len(hits.true_counts), np.bool_)
     found[hits.ranked[:k][hits.correct[:k]]] = True
     return float(found.sum() / max(np.count_nonzero(hits.true_counts), 1))
 
 
-def per_text(hits: Hits, ks: Iterable[int]) -> dict[str, PerText]:
-    """Every metric that is made of shares of texts, by name ("P@1"); the others are not."""
-    families = {"P": precision, "N": ndcg, "R": recall, "F1": f1}
-    if hits.gains is not None:
-        families |= {"PSP": psp, "PSN": psndcg}
-    return {f"{family}@{k}": metric(hits, k) for family, metric in families.items() for k in ks}
-
-
 def measure(hits: Hits, k: int | Iterable[int] = DEFAULT_K) -> dict[str, float]:
-    """Every metric by name, from 0 to 1."""
+    """Return all metrics by name, between 0 and 1."""
     ks = check_k(k)
-    values = {name: shares.value for name, shares in per_text(hits, ks).items()}
+    values = {name: metric.value for name, metric in per_text(hits, ks).items()}
     for one in ks:
         values[f"macro-F1@{one}"] = macro_f1(hits, one)
         values[f"coverage@{one}"] = coverage(hits, one)
-    order = [f"{family}@{one}" for family in FAMILIES for one in ks]
-    return {name: values[name] for name in order if name in values}
+    names = [f"{family}@{one}" for family in FAMILIES for one in ks]
+    return {name: values[name] for name in names if name in values}
+
+
+def label_quantiles(hits: Hits, frequencies: np.ndarray, labels: np.ndarray, ks: Iterable[int]) -> list[Quantile]:
+    """Divide labels by training frequency into bins of equal size, most frequent first (Astec, Figure 3).
+
+    The contributions of the bins add up to P@k. `labels` are all ids that can be hits; ties go by id.
+    """
+    order = labels[np.argsort(-frequencies[labels], kind="stable")]
+    bins = [ids for ids in np.array_split(order, N_QUANTILES) if len(ids)]
+    n_hits = {k: np.bincount(hits.ranked[:k][hits.correct[:k]], minlength=len(frequencies)) for k in ks}
+    return [
+        Quantile(
+            len(ids),
+            float(frequencies[ids].mean()),
+            int(frequencies[ids].min()),
+            int(frequencies[ids].max()),
+            {f"P@{k}": float(100 * of_label[ids].sum() / (k * max(hits.n_texts, 1))) for k, of_label in n_hits.items()},
+        )
+        for ids in bins
+    ]

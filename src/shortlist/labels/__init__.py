@@ -1,8 +1,7 @@
-"""How labels are weighted and clustered: propensities, centroids, correlations, the label tree."""
+"""How labels are weighted and clustered: propensities, centroids, the label tree."""
 
 from shortlist.labels.centroids import label_centroids
-from shortlist.labels.correlation import label_correlations, smooth_centroids
 from shortlist.labels.propensity import propensities
 from shortlist.labels.tree import LabelTree
 
-__all__ = ["LabelTree", "label_centroids", "label_correlations", "propensities", "smooth_centroids"]
+__all__ = ["LabelTree", "label_centroids", "propensities"]

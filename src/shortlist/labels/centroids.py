@@ -1,4 +1,7 @@
-"""Label centroids ("positive instance feature aggregation"): a label is where its texts are."""
+"""Label centroids ("positive instance feature aggregation"): the mean direction of each label's texts.
+
+Sparse centroids are for clustering labels by their words, dense ones for the candidate index.
+"""
 
 from __future__ import annotations
 
@@ -8,51 +11,52 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged
+from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import centroids as kernels
 from shortlist.kernels.threads import use_threads
 from shortlist.lazy import sparse
 
 TASKS_PER_THREAD = 8
+KMEANS_ITERATIONS = 10
+ROWS_PER_BLOCK = 8192
 
 
 def label_centroids(
     features: Any, labels: Ragged, n_labels: int, threads: int | None = None, max_words: int | None = None
 ) -> sparse.csr_array:
-    """The direction of each label: the sum of its texts' features, every text and every sum at length 1.
+    """Return the centroid of each label: the sum of its texts' normalised features, normalised again.
 
-    `features` has a row a text, and `labels` the labels of each text; label weights, where there are any, are
-    the weights of the sum. A label without texts gets an empty row. `max_words` keeps only the largest
-    entries of each label, which bounds the memory that frequent labels take.
+    features   sparse matrix with one row per text
+    labels     labels of each text; their weights, if any, weight the sum
+    threads    number of threads (None: all cores)
+    max_words  keep only this many of the largest values per label; bounds memory for frequent labels
+
+    A label without texts gets an empty row.
 
     >>> texts = sparse.csr_array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
     >>> label_centroids(texts, Ragged.from_lists([[0], [0], [1]]), n_labels=3).toarray().tolist()
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     if len(labels) != features.shape[0]:
-        raise DataError(
-            f"there are features of {features.shape[0]:,} texts but labels of {len(labels):,}; each text needs both"
-        )
-    return sums_of_rows(texts_by_label(labels, n_labels), features, threads, max_words)
+        raise DataError(f"there are features of {features.shape[0]:,} texts but labels of {len(labels):,}")
+    return normalized_sums(texts_by_label(labels, n_labels), features, threads, max_words)
 
 
 def texts_by_label(labels: Ragged, n_labels: int) -> sparse.csr_array:
-    """The transpose of the labels of each text: a row a label, a column a text, weights as values."""
+    """Transpose the labels of each text: one row per label, one column per text, label weights as values."""
     if len(labels.values) and not 0 <= labels.values.min() <= labels.values.max() < n_labels:
-        raise DataError(
-            f"label ids run from {labels.values.min()} to {labels.values.max()}, "
-            f"but with n_labels={n_labels:,} they must lie between 0 and {n_labels - 1:,}"
-        )
+        wrong = labels.values.min() if labels.values.min() < 0 else labels.values.max()
+        raise DataError(f"label id {wrong} is out of range ({n_labels:,} labels)")
     weights = np.ones(len(labels.values), np.float32) if labels.weights is None else labels.weights
     by_text = sparse.csr_array((weights, labels.values, labels.indptr), shape=(len(labels), n_labels))
     return by_text.T.tocsr()
 
 
-def sums_of_rows(
+def normalized_sums(
     weights: sparse.csr_array, features: Any, threads: int | None, max_words: int | None
 ) -> sparse.csr_array:
-    """weights @ features with rows of both features and result at length 1, without large intermediates."""
+    """Return weights @ features with the rows of features and result normalised, without large intermediates."""
     if max_words is not None and max_words < 1:
         raise OptionError(f"max_words must be at least 1, not {max_words}")
     features = sparse.csr_array(features)
@@ -64,19 +68,18 @@ def sums_of_rows(
     scales = np.empty(features.shape[0], np.float64)
     kernels.inverse_lengths(indptr, data, scales)
     counts = np.zeros(n_labels, np.int64)
-    enough = n_words if max_words is None else max_words
+    most_words = n_words if max_words is None else max_words
     with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool:
-        # Tasks of about equal work, which for a label goes with its number of members.
+        # Tasks of about equal work, which is proportional to the number of members.
         work = np.linspace(0, member_indptr[-1], TASKS_PER_THREAD * n_threads + 1)
         bounds = np.unique(np.concatenate([[0], np.searchsorted(member_indptr, work[1:-1]), [n_labels]]))
         tasks = list(pairwise(bounds.tolist()))
 
         def count(task: tuple[int, int]) -> None:
-            kernels.count_words(member_indptr, members, indptr, indices, n_words, enough, *task, counts)
+            kernels.count_words(member_indptr, members, indptr, indices, n_words, most_words, *task, counts)
 
         list(pool.map(count, tasks))
-        out_indptr = np.zeros(n_labels + 1, np.int64)
-        np.cumsum(counts, out=out_indptr[1:])
+        out_indptr = counts_to_indptr(counts)
         out_indices, out_data = np.empty(out_indptr[-1], np.int32), np.empty(out_indptr[-1], np.float32)
 
         def fill(task: tuple[int, int]) -> None:
@@ -87,3 +90,65 @@ def sums_of_rows(
 
         list(pool.map(fill, tasks))
     return sparse.csr_array((out_data, out_indices, out_indptr), shape=(n_labels, n_words))
+
+
+def label_representatives(
+    features: np.ndarray,
+    labels: Ragged,
+    n_labels: int,
+    common: float = 0.01,
+    per_common: int = 50,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors that represent the labels in a candidate index, and the label of each vector.
+
+    Every label is represented by its centroid; a label without texts by zeros. The texts of a very common label are
+    too diverse for one centroid: it gets more vectors, by k-means over its texts.
+
+    features    dense features with one row per text
+    labels      labels of each text
+    common      a label is common if it has more than this share of all texts
+    per_common  largest number of vectors to add per common label
+    seed        random seed of k-means
+
+    >>> vectors, owners = label_representatives(np.array([[3.0, 4.0], [0.0, 2.0]]), Ragged.from_lists([[1], [0]]), 2)
+    >>> vectors.tolist(), owners.tolist()
+    ([[0.0, 1.0], [0.6, 0.8]], [0, 1])
+    """
+    by_label = texts_by_label(Ragged(labels.indptr, labels.values), n_labels)
+    vectors = [normalize_rows(by_label @ normalize_rows(features))]
+    owners = [np.arange(n_labels, dtype=np.int32)]
+    for label in np.flatnonzero(np.diff(by_label.indptr) > max(common * len(labels), 2 * per_common)):
+        texts = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
+        rng = np.random.default_rng([seed, int(label)])
+        vectors.append(spherical_kmeans(normalize_rows(features[texts]), per_common, rng))
+        owners.append(np.full(len(vectors[-1]), label, np.int32))
+    return np.concatenate(vectors), np.concatenate(owners)
+
+
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
+    """Scale every row to Euclidean length 1; zeros stay zeros."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def spherical_kmeans(vectors: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Cluster normalised vectors by cosine; returns up to k normalised centroids, fewer if clusters are empty."""
+    centroids = vectors[rng.choice(len(vectors), k, replace=False)]
+    for _ in range(KMEANS_ITERATIONS):
+        clusters = nearest_centroid(vectors, centroids)
+        members = sparse.csr_array((np.ones(len(vectors), np.float32), (clusters, np.arange(len(vectors)))))
+        sums = members @ vectors
+        has_direction = np.linalg.norm(sums, axis=1) > 0
+        if not has_direction.any():  # all vectors are zero
+            break
+        centroids = normalize_rows(sums[has_direction])
+    return centroids.astype(np.float32)
+
+
+def nearest_centroid(vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """Return for each vector the centroid with the largest dot product."""
+    nearest = np.zeros(len(vectors), np.int64)
+    for start in range(0, len(vectors), ROWS_PER_BLOCK):
+        block = slice(start, start + ROWS_PER_BLOCK)
+        nearest[block] = (vectors[block] @ centroids.T).argmax(axis=1)
+    return nearest

@@ -1,7 +1,7 @@
-"""`LabelTree`: many labels in fewer clusters of equal size and similar meaning.
+"""`LabelTree`: clusters of equal size with similar labels.
 
-Only the leaves are kept. Labels are numbered in cluster order, so that what belongs to a cluster, such as its
-rows of weights, is one contiguous slice.
+Only the leaves of the tree are kept. Labels are stored in cluster order, so that whatever belongs to a cluster, such as
+its rows of weights, is one contiguous slice.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.lazy import sparse
 
@@ -21,7 +22,7 @@ DEFAULT_CLUSTER_SIZE = 8
 
 @dataclass(frozen=True, eq=False)
 class LabelTree:
-    """Cluster c holds the labels `order[cluster_starts[c] : cluster_starts[c + 1]]`.
+    """Cluster c has the labels `order[cluster_starts[c] : cluster_starts[c + 1]]`.
 
     >>> centroids = sparse.csr_array([[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]])
     >>> tree = LabelTree.build(centroids, n_clusters=2)
@@ -46,12 +47,13 @@ class LabelTree:
 
     @cached_property
     def cluster_of_label(self) -> np.ndarray:
-        """The cluster each label is in."""
+        """The cluster of each label."""
         clusters = np.empty(self.n_labels, np.int32)
         clusters[self.order] = np.repeat(np.arange(self.n_clusters, dtype=np.int32), self.cluster_sizes)
         return clusters
 
     def labels_of(self, cluster: int) -> np.ndarray:
+        """Return the labels of a cluster."""
         return self.order[self.cluster_starts[cluster] : self.cluster_starts[cluster + 1]]
 
     @staticmethod
@@ -61,84 +63,83 @@ class LabelTree:
         cluster_size: int | None = None,
         seed: int = 0,
         threads: int | None = None,
-        show_progress: bool = False,
     ) -> LabelTree:
-        """Cluster the rows of a sparse matrix by balanced, recursive, spherical 2-means.
+        """Cluster label centroids by balanced recursive spherical 2-means.
 
-        Say how many clusters there are to be, or how many labels a cluster may hold at most (8 if you say
-        nothing). Cluster sizes differ by at most one. Only the direction of a row matters; labels with an
-        empty row go where there is room. The same seed gives the same tree on any number of threads.
+        centroids     sparse matrix with one row per label; only its direction matters, and labels with an empty row
+                      fill up clusters
+        n_clusters    number of clusters; their sizes differ by at most one
+        cluster_size  or the largest number of labels per cluster (default: 8)
+        seed          random seed
+        threads       number of threads (None: all cores); does not change the result
         """
-        from shortlist.labels.grow import grow
+        from shortlist.labels.clustering import cluster_labels
 
-        centroids = as_rows(centroids)
+        centroids = _canonical(centroids)
         n_labels = centroids.shape[0]
         if n_labels == 0:
             raise DataError("there are no labels to cluster: the matrix of centroids has no rows")
         if n_clusters is not None and cluster_size is not None:
-            raise OptionError("give n_clusters or cluster_size, not both: one follows from the other")
+            raise OptionError("give n_clusters or cluster_size, not both")
         if n_clusters is None:
             size = DEFAULT_CLUSTER_SIZE if cluster_size is None else cluster_size
             if size < 1:
                 raise OptionError(f"cluster_size must be at least 1, not {size}")
             n_clusters = -(-n_labels // size)
         if not 1 <= n_clusters <= n_labels:
-            raise OptionError(f"n_clusters must lie between 1 and the {n_labels:,} labels, not be {n_clusters:,}")
+            raise OptionError(f"n_clusters must be between 1 and {n_labels:,} (the labels), not {n_clusters:,}")
         if not np.isfinite(centroids.data).all():
-            raise DataError("some centroids hold NaN or infinity; check the features they were made from")
-        return LabelTree(*grow(centroids, n_clusters, seed, threads, show_progress))
+            raise DataError("the centroids contain NaN or infinity; check the features they were computed from")
+        return LabelTree(*cluster_labels(centroids, n_clusters, seed, threads))
 
     @staticmethod
     def from_clusters(cluster_of_label: Any) -> LabelTree:
-        """From clusters made elsewhere: the number of each label's cluster, counted from 0."""
+        """Build a tree from the cluster of each label, numbered from 0."""
         clusters = np.asarray(cluster_of_label)
-        order = np.argsort(clusters, kind="stable").astype(np.int32)
-        starts = np.zeros(int(clusters.max(initial=-1)) + 2, np.int64)
-        np.cumsum(np.bincount(clusters), out=starts[1:])
-        return LabelTree(order, starts)
+        return LabelTree(np.argsort(clusters, kind="stable").astype(np.int32), counts_to_indptr(np.bincount(clusters)))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All there is to save."""
+        """Return the arrays to save."""
         return {"order": self.order, "cluster_starts": self.cluster_starts}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> LabelTree:
-        """The tree that `to_arrays` took apart."""
+        """Return the tree that `to_arrays` saved."""
         order, starts = arrays["order"], arrays["cluster_starts"]
         if [order.dtype, starts.dtype] != [np.int32, np.int64] or not order.ndim == starts.ndim == 1:
-            raise ModelError("the saved label tree is damaged: its arrays are not of whole numbers, int32 and int64")
-        if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(order):
-            raise ModelError("the saved label tree is damaged: its clusters do not cover its labels")
-        if (starts[1:] < starts[:-1]).any():
-            raise ModelError("the saved label tree is damaged: a cluster ends before it starts")
-        if not np.array_equal(np.sort(order), np.arange(len(order))):
-            raise ModelError("the saved label tree is damaged: it does not hold every label once")
-        return LabelTree(order, starts)
+            problem = "order and cluster_starts must be one-dimensional arrays of int32 and int64"
+        elif len(starts) == 0 or starts[0] != 0 or starts[-1] != len(order):
+            problem = "its clusters do not cover its labels"
+        elif (starts[1:] < starts[:-1]).any():
+            problem = "cluster_starts must be non-decreasing"
+        elif not np.array_equal(np.sort(order), np.arange(len(order))):
+            problem = "it does not contain every label once"
+        else:
+            return LabelTree(order, starts)
+        raise ModelError(f"the saved label tree is damaged: {problem}")
 
     def within_cluster_similarity(self, centroids: Any) -> float:
-        """The average cosine between a label's centroid and the mean direction of its cluster.
+        """Return the mean cosine between a label's centroid and the mean direction of its cluster.
 
-        Labels with an empty centroid have no direction, and are not counted.
+        Labels with an empty centroid are not counted.
         """
-        from shortlist.kernels.centroids import inverse_lengths, summed_lengths
+        from shortlist.kernels.centroids import inverse_lengths
 
-        centroids = as_rows(centroids)
+        centroids = _canonical(centroids)
         if centroids.shape[0] != self.n_labels:
             raise OptionError(
-                f"the tree has {self.n_labels:,} labels, the matrix {centroids.shape[0]:,} rows; give a row a label"
+                f"the tree has {self.n_labels:,} labels, but there are centroids of {centroids.shape[0]:,} labels"
             )
-        indptr, indices = centroids.indptr.astype(np.int64), centroids.indices.astype(np.int32, copy=False)
         scales = np.empty(self.n_labels, np.float64)
-        inverse_lengths(indptr, centroids.data, scales)
-        # The cosines of unit rows with the direction of their sum add up to the length of that sum.
-        total = summed_lengths(
-            indptr, indices, centroids.data, scales, centroids.shape[1], self.order, self.cluster_starts
-        )
-        return total / max(np.count_nonzero(scales), 1)
+        inverse_lengths(centroids.indptr.astype(np.int64), centroids.data, scales)
+        # The cosines of unit vectors with the direction of their sum add up to the length of that sum.
+        members = (scales[self.order], self.order, self.cluster_starts)
+        sums = sparse.csr_array(members, shape=(self.n_clusters, self.n_labels)) @ centroids
+        return float(np.sqrt(sums.power(2).sum(axis=1)).sum()) / max(int((scales > 0).sum()), 1)
 
 
-def as_rows(matrix: Any) -> sparse.csr_array:
-    """A sparse float32 matrix that has no word twice in a row."""
+def _canonical(matrix: Any) -> sparse.csr_array:
+    """Convert to a float32 CSR matrix without duplicates."""
     matrix = sparse.csr_array(matrix, dtype=np.float32)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()

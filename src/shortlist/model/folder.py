@@ -211,7 +211,7 @@ class ModelReader:
         return pipeline
 
     def _vocabulary(self, name: str, config: dict[str, Any]) -> Vocabulary:
-        return Vocabulary.of_content(self._content(name), self.folder / name, config)
+        return Vocabulary.from_bytes(self._content(name), self.folder / name, config)
 
     def _arrays(self, name: str) -> Arrays:
         """The arrays of a stage; none where the stage has no file."""

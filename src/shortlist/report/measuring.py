@@ -19,11 +19,11 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import Evaluation, evaluate
-from shortlist.evaluation.calibration import is_relevant, on_test_texts
-from shortlist.evaluation.filters import among_pairs, most_per_text, pair_keys
+from shortlist.evaluation.calibration import is_relevant, reliability_and_error
+from shortlist.evaluation.filters import is_filtered, pair_keys, places_needed
 from shortlist.model.base import Model
 from shortlist.text import Tokenizer
-from shortlist.text.disturbed import WAYS, disturbed
+from shortlist.text.perturb import PERTURBATIONS, perturb
 
 PLACES = 5
 LATENCY_TEXTS, WARM_UP_TEXTS = 500, 20
@@ -67,7 +67,7 @@ def measure_model(
     name = name or model.title
     inputs = test.texts if test.features is None else test.features
     filtered = test.filter_pairs
-    places = PLACES + (0 if filtered is None else most_per_text(filtered[:, 0]))
+    places = places_needed(PLACES, filtered)
     model.warm_up()
     start = time.perf_counter()
     predicted = model.predict_dataset(test, places, threads)
@@ -151,7 +151,7 @@ def _latency(model: Model, test: Dataset, rng: np.random.Generator) -> dict[str,
 def _calibration(model: Model, ranked: _Ranked) -> dict[str, Any]:
     """What scores mean on these texts, beside what the model's card says."""
     there = ranked.ids >= 0
-    return (model.card.get("calibration") or {}) | on_test_texts(ranked.scores[there], ranked.right[there])
+    return (model.card.get("calibration") or {}) | reliability_and_error(ranked.scores[there], ranked.right[there])
 
 
 def _robustness(
@@ -161,9 +161,9 @@ def _robustness(
     sample = test.take(np.sort(rows))
     texts = [sample.texts[i] for i in range(len(sample))]
     found: dict[str, Any] = {"texts": len(sample)}
-    for how in ("as written", *WAYS):
+    for how in ("as written", *PERTURBATIONS):
         if how != "as written":
-            sample.texts = disturbed(texts, how, seed, model.tokenizer)
+            sample.texts = perturb(texts, how, seed, model.tokenizer)
         try:
             result = evaluate(model.predict_dataset(sample, PLACES, threads), sample, train=train, unseen=unseen)
         except DataError:  # none of the labels drawn occurs in training
@@ -210,7 +210,7 @@ class _Ranked:
         ids[there], scores[there] = predicted.labels.values, predicted.labels.weights
         known = test.relabelled(model.label_names)
         if known.filter_pairs is not None and len(known.filter_pairs):  # these do not count, neither right nor wrong
-            ids[among_pairs(ids, known.filter_pairs)] = -1
+            ids[is_filtered(ids, known.filter_pairs)] = -1
         order = np.argsort(ids < 0, axis=1, kind="stable")[:, :PLACES]
         ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
         right = is_relevant(ids, known.labels, max(model.n_labels, 1))

@@ -14,7 +14,7 @@ from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours, top_columns
 from shortlist.kernels.threads import n_threads
-from shortlist.labels.centres import unit
+from shortlist.labels.centroids import normalize_rows
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
@@ -226,7 +226,7 @@ class NearestLabels(CandidateStage):
         return np.where(ids >= 0, self._owner[ids], -1).astype(np.int32)
 
     def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
-        queries = unit(features)
+        queries = normalize_rows(features)
         cosines, votes = np.full(ids.shape, -1, np.float32), np.zeros(ids.shape, np.float32)
         bounds, places = self._places_of_labels
         for column, labels in enumerate(ids.T):

@@ -14,7 +14,7 @@ import numpy as np
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.shortlists import search_cells
-from shortlist.labels.centres import kmeans, nearest, unit
+from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
 ONE_CELL_UP_TO = 2048  # vectors
 SAMPLE_PER_CELL = 32  # vectors that k-means looks at
@@ -50,14 +50,14 @@ class CellIndex:
     @staticmethod
     def build(vectors: np.ndarray, seed: int = 0) -> CellIndex:
         """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything."""
-        vectors = unit(np.asarray(vectors, np.float32))
+        vectors = normalize_rows(np.asarray(vectors, np.float32))
         cells = np.zeros((1, vectors.shape[1]), np.float32)
         if len(vectors) > ONE_CELL_UP_TO:
             rng = np.random.default_rng(seed)
             n_cells = 1 << round(np.log2(4 * np.sqrt(len(vectors))))
             sample = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE_PER_CELL * n_cells), replace=False))
-            cells = kmeans(vectors[sample], n_cells, rng)
-        own = nearest(vectors, cells)
+            cells = spherical_kmeans(vectors[sample], n_cells, rng)
+        own = nearest_centroid(vectors, cells)
         order = np.argsort(own, kind="stable").astype(np.int32)
         starts = counts_to_indptr(np.bincount(own, minlength=len(cells)))
         return CellIndex(QuantizedMatrix.of_floats(cells), starts, order, QuantizedMatrix.of_floats(vectors[order]))
@@ -82,7 +82,7 @@ class CellIndex:
         cells, vectors = self.cells, self.vectors
         n_cells = max(1, min(n_cells, len(cells)))
         search_cells(
-            unit(queries),
+            normalize_rows(queries),
             cells.values,
             cells.scales,
             self.starts,

@@ -19,8 +19,7 @@ from shortlist.kernels.word_rows import score_candidates
 from shortlist.odds import CLIP, expit
 from shortlist.stages.classifier import best_of
 from shortlist.stages.stage import Stage, finite_number, whole_number
-from shortlist.text import TfIdf, Vocabulary
-from shortlist.text.word_features import WordFeatures
+from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 
 PAGE = 1 << 16
 
@@ -69,7 +68,7 @@ class Reranker(Stage):
         mixture = config.get("mixture", {})
         self.mixture = Mixture(**{name: finite_number(mixture, name) for name in ("first", "words", "bias")})
         self.subwords = subwords
-        self.features = WordFeatures(words, subwords, TfIdf(arrays["idf"]), TfIdf(arrays["subword_idf"]))
+        self.features = LexicalFeatures(words, subwords, TfIdf(arrays["idf"]), TfIdf(arrays["subword_idf"]))
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
 
     @classmethod

@@ -1,9 +1,9 @@
-"""From texts to numbers: words, vocabularies, bags of words, word vectors."""
+"""Texts as numbers: tokenizer, vocabulary, sparse features, word vectors."""
 
-from shortlist.text.bag import TfIdf
+from shortlist.text.features import LexicalFeatures, TfIdf
 from shortlist.text.learnt_vectors import learn_vectors
+from shortlist.text.pretrained_vectors import load_vectors
 from shortlist.text.tokenizer import Tokenizer
-from shortlist.text.vectors import load_vectors
 from shortlist.text.vocabulary import Vocabulary
 
-__all__ = ["TfIdf", "Tokenizer", "Vocabulary", "learn_vectors", "load_vectors"]
+__all__ = ["LexicalFeatures", "TfIdf", "Tokenizer", "Vocabulary", "learn_vectors", "load_vectors"]

@@ -1,14 +1,14 @@
-"""From a text to its words: Unicode normalisation, case, punctuation, stop words.
+"""The tokenizer: Unicode normalisation, case, punctuation, stop words.
 
-The rules come down to one table that says for every character whether it is part of a word, ends one,
-stands alone, or does not count; a compiled loop does the rest. Only texts with characters beyond ASCII need
-Python's Unicode functions first.
+The options become one table that says for every character whether it belongs to a word, ends one, is a word by itself,
+or is dropped. A compiled loop does the rest. Only texts with non-ASCII characters need Python's Unicode functions.
 """
 
 from __future__ import annotations
 
 import sys
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -20,89 +20,92 @@ from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
 from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_pieces, split_words
-from shortlist.text.stop_words import ENGLISH_STOP_WORDS
 
 Split = Literal["words", "whitespace"]
 Normalisation = Literal["NFKC", "NFC", "none"]
 
-# Scripts written without spaces, where a character is the best simple unit: kana and Chinese characters.
-_WRITTEN_WITHOUT_SPACES = (
-    (0x3005, 0x3007),
-    (0x3031, 0x303C),
-    (0x3040, 0x30FF),
-    (0x31F0, 0x31FF),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0xFF66, 0xFF9F),
-    (0x1AFF0, 0x1B16F),
-    (0x20000, 0x3FFFF),
+ENGLISH_STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below between
+    both but by can could did do does doing down during each few for from further had has have having he her
+    here hers herself him himself his how i if in into is it its itself just me more most my myself no nor not
+    now of off on once only or other our ours ourselves out over own same she should so some such than that the
+    their theirs them themselves then there these they this those through to too under until up very was we were
+    what when where which while who whom why will with would you your yours yourself yourselves
+    """.split()
 )
-
-
-# Nothing that deserves the name is longer, and for each there is a copy of every text.
-LONGEST_BEGINNING = 100
+# Scripts written without spaces (kana and Chinese characters): each character is a word.
+SCRIPTS_WITHOUT_SPACES = (
+    (0x3005, 0x3007), (0x3031, 0x303C), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x1AFF0, 0x1B16F), (0x20000, 0x3FFFF),
+)  # fmt: skip
+MAX_PREFIX_LENGTH = 100  # bounds memory: each prefix length makes a copy of every text
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How texts become words.
+    """Splits texts into words.
 
-    split             "words": runs of letters, digits, marks and "_" (Unicode: any language; characters of
-                      scripts written without spaces stand alone). "whitespace": whatever spaces separate
-    lowercase         whether case is dropped
-    normalisation     NFKC makes compatibility forms equal ("ﬁ" and "fi", full width and plain)
-    keep_punctuation  with "words", punctuation marks become words of their own; with "whitespace", they stay
-                      inside the words. Otherwise they vanish
-    stop_words        words to leave out: "english", a list, or none (the default: what is noise in one
-                      language carries meaning in another)
-    beginnings        instead of each word, its first so many characters, for each of these numbers that it is longer
-                      than: a stemmer for any language that bends its words at the end
-    pairs             instead of the words, each with the word before it, both by their first so many characters:
-                      "ice cream" is more than ice and cream. With beginnings: these and the pairs. 0 for none
+    split                 "words": runs of letters, digits, marks and "_", in any language; characters of scripts
+                          written without spaces are words by themselves. "whitespace": split at spaces only
+    lowercase             whether to ignore case
+    normalisation         Unicode normalisation; NFKC makes compatibility forms equal ("ﬁ" and "fi")
+    keep_punctuation      with "words", punctuation marks become words; with "whitespace", they stay inside the
+                          words. Otherwise they are dropped
+    stop_words            words to leave out: "english", or a list of words
+    prefix_lengths        instead of every word, its prefixes of these lengths, if it is longer: a stemmer for
+                          languages with inflectional endings
+    bigram_prefix_length  instead of the words, all adjacent word pairs, each word cut to a prefix of this length.
+                          0: no pairs. With `prefix_lengths`, both prefixes and pairs
 
     >>> Tokenizer().words("JBL wireless-headphones, 2021!")
     ['jbl', 'wireless', 'headphones', '2021']
+    >>> Tokenizer(prefix_lengths=(4,), bigram_prefix_length=4).words("wireless headphones")
+    ['wire', 'head', 'wire head']
     """
 
     split: Split = "words"
     lowercase: bool = True
     normalisation: Normalisation = "NFKC"
     keep_punctuation: bool = False
-    stop_words: str | tuple[str, ...] = ()
-    beginnings: tuple[int, ...] = ()
-    pairs: int = 0
+    stop_words: str | Sequence[str] = ()
+    prefix_lengths: Sequence[int] = ()
+    bigram_prefix_length: int = 0
 
     def __post_init__(self) -> None:
-        if self.split not in get_args(Split):
-            raise OptionError(f"split is {self.split!r}; it can be {' or '.join(get_args(Split))}")
-        if self.normalisation not in get_args(Normalisation):
-            raise OptionError(f"normalisation is {self.normalisation!r}; it can be NFKC, NFC or none")
-        if isinstance(self.stop_words, str) and self.stop_words != "english":
-            raise OptionError(f'stop_words is {self.stop_words!r}; it can be "english" or a list of words')
-        for name in ("lowercase", "keep_punctuation"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} is {getattr(self, name)!r:.60}; it can be true or false")
-        if not isinstance(self.stop_words, str) and not all(isinstance(word, str) for word in self.stop_words):
+        choices = {
+            "split": get_args(Split),
+            "normalisation": get_args(Normalisation),
+            "lowercase": (True, False),
+            "keep_punctuation": (True, False),
+        }
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            if type(value) is not type(allowed[0]) or value not in allowed:
+                raise OptionError(f"{name} is {value!r:.60}; it can be {' or '.join(map(str, allowed))}")
+        named = isinstance(self.stop_words, str)
+        if self.stop_words != "english" and (named or not all(isinstance(word, str) for word in self.stop_words)):
             raise OptionError(f'stop_words is {self.stop_words!r:.60}; it can be "english" or a list of words')
-        known = {size for size in self.beginnings if isinstance(size, int) and 1 <= size <= LONGEST_BEGINNING}
-        if len(known) != len(self.beginnings):
-            raise OptionError(f"beginnings is {self.beginnings}; expected numbers of characters, such as (4, 6)")
-        if not isinstance(self.pairs, int) or not 0 <= self.pairs <= LONGEST_BEGINNING:
-            raise OptionError(f"pairs is {self.pairs!r:.60}; expected a number of characters, such as 4, or 0 for none")
-        if not isinstance(self.stop_words, str):
-            # Sorted: a set would come in another order, and be saved in another, each time.
+        lengths = self.prefix_lengths
+        if not all(_is_length(length) and length for length in lengths) or len(set(lengths)) != len(lengths):
+            raise OptionError(f"prefix_lengths is {lengths}; expected numbers of characters, such as (4, 6)")
+        if not _is_length(self.bigram_prefix_length):
+            raise OptionError(
+                f"bigram_prefix_length is {self.bigram_prefix_length!r:.60}; expected a number of characters, "
+                "such as 4, or 0 for no pairs"
+            )
+        object.__setattr__(self, "prefix_lengths", tuple(lengths))
+        if not named:  # sorted, so that a set is always saved in the same order
             object.__setattr__(self, "stop_words", tuple(sorted(self.stop_words)))
 
     def words(self, text: str) -> list[str]:
-        """The words of one text, stop words left out."""
-        stop = self.stop_word_set
+        """Return the words of one text without stop words."""
+        stop_words = self.stop_word_set
         words, ends, _ = self.split_texts(Texts.from_strings([text]))
-        bounds = np.concatenate([[0], ends])
-        return [word for word in unpack(words, bounds) if word not in stop]
+        return [word for word in unpack(words, np.concatenate([[0], ends])) if word not in stop_words]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where the words of a text stand in it: `text[start:end]`.
+        """Return the position of every word, so that `text[start:end]` is the word as written.
 
         >>> Tokenizer().spans("JBL wireless-headphones")
         [(0, 3), (4, 12), (13, 23)]
@@ -110,80 +113,76 @@ class Tokenizer:
         kinds = character_kinds(self.split, self.keep_punctuation)
         spans: list[tuple[int, int]] = []
         inside = False
-        for place, character in enumerate(text):
+        for position, character in enumerate(text):
             kind = kinds[ord(character)]
-            if kind == SPACE and not character.isascii():  # ℃ or ™, which become letters
-                parts = [kinds[ord(part)] for part in self._clean(character)]
-                kind = next((part for part in parts if part in (WORD, ALONE)), SPACE)
+            if kind == SPACE and not character.isascii():  # such as ℃ or ™, which are normalised to letters
+                normalised = [kinds[ord(letter)] for letter in self._normalise(character)]
+                kind = next((letter for letter in normalised if letter in (WORD, ALONE)), SPACE)
             if kind == ALONE:
-                spans.append((place, place + 1))
+                spans.append((position, position + 1))
             elif inside and kind != SPACE:
-                spans[-1] = spans[-1][0], place + 1
+                spans[-1] = spans[-1][0], position + 1
             elif kind == WORD:
-                spans.append((place, place + 1))
+                spans.append((position, position + 1))
             inside = kind == WORD or (inside and kind in (MARK, NOTHING))
         return spans
 
     @property
     def stop_word_set(self) -> frozenset[str]:
-        """The words to leave out, in the form that words of a text have."""
-        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(map(self._clean, self.stop_words))
+        """The stop words, normalised like the words of a text."""
+        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(map(self._normalise, self.stop_words))
 
     def split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All words end to end in one byte array, the end of each, and how many each text has.
+        """Return all words end to end as bytes, the end of each word, and the number of words of each text.
 
-        Stop words are still there: whoever numbers the words leaves them out.
+        Stop words are included: the vocabulary leaves them out.
         """
-        texts = self._normalised(texts)
+        texts = self._normalise_texts(texts)
         size = int(texts.offsets[-1] - texts.offsets[0])
         words, ends = np.empty(size, np.uint8), np.empty(size, np.int64)
         counts = np.empty(len(texts), np.int64)
         kinds = character_kinds(self.split, self.keep_punctuation)
-        count = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
-        words, ends = words[: ends[count - 1] if count else 0], ends[:count]
-        if self.beginnings or self.pairs:
-            return cut_pieces(words, ends, counts, np.asarray(self.beginnings, np.int64), self.pairs)
+        n_words = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
+        words, ends = words[: ends[n_words - 1] if n_words else 0], ends[:n_words]
+        if self.prefix_lengths or self.bigram_prefix_length:
+            lengths = np.asarray(self.prefix_lengths, np.int64)
+            return cut_pieces(words, ends, counts, lengths, self.bigram_prefix_length)
         return words, ends, counts
 
-    def _normalised(self, texts: Texts) -> Texts:
-        """Texts beyond ASCII normalised and lower-cased; the others as they are."""
-        plain = ascii_rows(texts.buffer, texts.offsets)
-        if plain.all():
+    def _normalise_texts(self, texts: Texts) -> Texts:
+        """Normalise and lowercase the texts with non-ASCII characters; the kernel lowercases ASCII."""
+        is_ascii = ascii_rows(texts.buffer, texts.offsets)
+        if is_ascii.all():
             return texts
         pieces: list[bytes] = []
         sizes = texts.sizes
-        done = int(texts.offsets[0])
-        for row in np.flatnonzero(~plain):
-            start, end = int(texts.offsets[row]), int(texts.offsets[row + 1])
-            cleaned = self._clean(texts[int(row)]).encode()
-            sizes[row] = len(cleaned)
-            pieces += [texts.buffer[done:start].tobytes(), cleaned]
-            done = end
-        pieces.append(texts.buffer[done : texts.offsets[-1]].tobytes())
+        copied_to = int(texts.offsets[0])
+        for row in np.flatnonzero(~is_ascii):
+            normalised = self._normalise(texts[int(row)]).encode()
+            sizes[row] = len(normalised)
+            pieces += [texts.buffer[copied_to : texts.offsets[row]].tobytes(), normalised]
+            copied_to = int(texts.offsets[row + 1])
+        pieces.append(texts.buffer[copied_to : texts.offsets[-1]].tobytes())
         return Texts(np.frombuffer(b"".join(pieces), np.uint8), counts_to_indptr(sizes))
 
-    def _clean(self, text: str) -> str:
+    def _normalise(self, text: str) -> str:
         if self.normalisation != "none":
             text = unicodedata.normalize(self.normalisation, text)
-        # Python keeps the dot of the Turkish İ as a mark of its own, and İstanbul would not be istanbul.
+        # str.lower() turns İ into i and a combining dot, so that İstanbul would differ from istanbul.
         return text.replace("İ", "i").lower() if self.lowercase else text
 
     def to_config(self) -> dict[str, Any]:
+        """Return the options as plain values: `Tokenizer(**config)` gives the same tokenizer."""
         return asdict(self)
 
-    @staticmethod
-    def from_config(config: dict[str, Any]) -> Tokenizer:
-        stop_words = config.get("stop_words", ())
-        lists = {
-            "stop_words": stop_words if isinstance(stop_words, str) else tuple(stop_words),
-            "beginnings": tuple(config.get("beginnings", ())),
-        }
-        return Tokenizer(**{**config, **lists})
+
+def _is_length(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value <= MAX_PREFIX_LENGTH
 
 
 @lru_cache(maxsize=4)
 def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
-    """For every Unicode code point, what it is to the tokenizer."""
+    """Return the kind of every Unicode code point: SPACE, WORD, ALONE, NOTHING or MARK."""
     categories = _general_categories()
     letters = np.isin(categories, [b"L", b"N"])
     marks = categories == b"M"
@@ -191,27 +190,25 @@ def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
     punctuation = ~letters & ~marks & ~spaces
     kinds = np.full(len(categories), WORD, np.uint8)
     kinds[spaces] = SPACE
-    # A mark belongs to the letter before it. Where there is none (an emoji's selector, or what NFKC makes of
-    # the accent in "don´t"), it is no word.
+    # A mark belongs to the letter before it. Without one (an emoji's variation selector, or NFKC's form of the accent
+    # in "don´t") it is dropped.
     kinds[marks] = MARK
     if split == "words":
         kinds[punctuation] = ALONE if keep_punctuation else SPACE
         kinds[ord("_")] = WORD
-        for first, last in _WRITTEN_WITHOUT_SPACES:
+        for first, last in SCRIPTS_WITHOUT_SPACES:
             kinds[first : last + 1][letters[first : last + 1]] = ALONE
     elif not keep_punctuation:
         kinds[punctuation] = NOTHING
-    # Joiners inside words and soft hyphens are formatting, not separators.
-    for joiner in (0x00AD, 0x200C, 0x200D, 0x2060, 0xFEFF):
-        kinds[joiner] = NOTHING
+    # Soft hyphen, joiners and the byte order mark are formatting, not separators.
+    kinds[[0x00AD, 0x200C, 0x200D, 0x2060, 0xFEFF]] = NOTHING
     return kinds
 
 
 @lru_cache(maxsize=1)
 def _general_categories() -> np.ndarray:
-    """The first letter of every code point's Unicode category: L letter, M mark, N number, P, S, Z, C."""
+    """Return the first letter of every code point's Unicode category: L letter, M mark, N number, P, S, Z, C."""
     categories = np.full(sys.maxunicode + 1, b"C", "S1")
-    # Nothing else stands on the planes between: to ask for each of a million code points would take a while.
-    for codes in (range(0x40000), range(0xE0000, 0xE1000)):
+    for codes in (range(0x40000), range(0xE0000, 0xE1000)):  # the other planes are unassigned
         categories[codes.start : codes.stop] = [unicodedata.category(chr(code))[0] for code in codes]
     return categories

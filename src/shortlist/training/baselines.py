@@ -12,7 +12,7 @@ from shortlist.lazy import sparse
 from shortlist.stages.classifier import PriorClassifier, SparseClassifier
 from shortlist.stages.encoders import TfIdfEncoder, UnitRowsEncoder
 from shortlist.text import TfIdf
-from shortlist.text.bag import unit_rows
+from shortlist.text.features import normalize_sparse_rows
 from shortlist.training.build import Build
 from shortlist.training.tune import RANKS
 
@@ -31,7 +31,7 @@ def centroids(build: Build) -> None:
         tfidf = TfIdf.fit(word_ids, data.n_words)
         build.encoder, rows = TfIdfEncoder({"idf": tfidf.idf}), tfidf.transform(word_ids)
     else:
-        rows = unit_rows(sparse.csr_array(sparse.vstack([data.inputs, data.held_out_inputs])))
+        rows = normalize_sparse_rows(sparse.csr_array(sparse.vstack([data.inputs, data.held_out_inputs])))
         build.encoder = UnitRowsEncoder({}, {"n_features": int(rows.shape[1])})
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     build.classifier = SparseClassifier.of_rows(label_centroids(rows, labels, data.n_labels, options.threads, most))

@@ -88,7 +88,7 @@ class TrainingData:
         """Word vectors to start from: those of the user's file, or vectors learnt from the texts."""
         options, vocabulary = self.options, self.vocabulary
         if options.vectors:
-            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.parts], seed=options.seed)
+            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.subwords], seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
             return vectors
         return learn_vectors(
@@ -118,7 +118,7 @@ def read_words(dataset: Dataset, texts: Texts, options: Options) -> tuple[Vocabu
     """The vocabulary, the word ids of the texts and then of the label names, and the names with their labels."""
     stop_words = options.get("stop_words", "")
     tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
-    sizes = {"min_count": options.get("min_count", 1), "part_sizes": subword_lengths(options.get("subwords", ""))}
+    sizes = {"min_count": options.get("min_count", 1), "subword_lengths": subword_lengths(options.get("subwords", ""))}
     vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, **sizes)
     if not len(vocabulary) and texts is dataset.texts:
         raise DataError(

@@ -16,7 +16,7 @@ import torch
 from shortlist.arrays import Arrays, Ragged
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant
-from shortlist.labels.centres import label_centres
+from shortlist.labels.centroids import label_representatives
 from shortlist.odds import fit_logistic
 from shortlist.progress import Progress
 from shortlist.stages.candidates import NearestLabels
@@ -117,7 +117,7 @@ def candidates(build: Build) -> None:
     """Module II: index the label centres (and texts), and find the candidates of every training text."""
     data, options = build.data, build.options
     build.features = features = build.encoder.encode(data.inputs)
-    centres, owner = label_centres(features, data.labels, data.n_labels, seed=options.seed)
+    centres, owner = label_representatives(features, data.labels, data.n_labels, seed=options.seed)
     texts, text_labels = None, None
     if options.vote_weight > 0:
         voters = few_of_each(data.labels, data.n_labels, options.texts_per_label, options.seed)

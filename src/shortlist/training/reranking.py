@@ -14,7 +14,7 @@ from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
-from shortlist.text.word_features import WordFeatures
+from shortlist.text import LexicalFeatures
 from shortlist.training.build import Build
 from shortlist.training.tune import RANKS
 
@@ -33,13 +33,13 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     candidates = build.hard_negatives
     if candidates is None:
         candidates = _padded(pipeline.first_rank(data.word_ids, k, n_searched)[0], k, -1)
-    features = WordFeatures.fit(data.texts, data.vocabulary)
+    features = LexicalFeatures.fit(data.texts, data.vocabulary, data.word_ids)
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
-    idf = {"idf": features.word_weights.idf, "subword_idf": features.piece_weights.idf}
+    idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
     def reranker_of(weights: Arrays) -> Reranker:
-        return Reranker({**weights, **idf}, config, data.vocabulary, features.pieces)
+        return Reranker({**weights, **idf}, config, data.vocabulary, features.ngrams)
 
     reranker = reranker_of(learn_word_weights(rows, data.labels, n_labels, candidates, options.C))
     if not len(data.held_out):

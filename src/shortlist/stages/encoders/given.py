@@ -11,7 +11,7 @@ from shortlist.errors import DataError, OptionError
 from shortlist.lazy import sparse
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import whole_number
-from shortlist.text.bag import TfIdf, unit_rows
+from shortlist.text.features import TfIdf, normalize_sparse_rows
 
 
 class GivenEncoder(Encoder):
@@ -71,7 +71,7 @@ class UnitRowsEncoder(Encoder):
 
     def encode(self, inputs: Any) -> sparse.csr_array:
         require_columns(inputs, self.n_features)
-        return unit_rows(sparse.csr_array(inputs))
+        return normalize_sparse_rows(sparse.csr_array(inputs))
 
     def multiply_adds(self, word_counts: np.ndarray) -> float:
         return 0.0

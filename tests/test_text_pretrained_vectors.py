@@ -1,4 +1,4 @@
-"""Loading word vectors: every format, every way a file can be wrong, and how little is held in memory."""
+"""Loading word vectors: all formats, malformed files, and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shortlist.errors import DataError, OptionError
-from shortlist.text.vectors import load_vectors, random_vectors
+from shortlist.text.pretrained_vectors import load_vectors, random_vectors
 
 GLOVE = "the 0.1 0.2 0.3\nof -1 2e-1 .5\ncat 1 2 3\n"
 FIXED = np.array([[-0.0065004826, 0.19009492], [0.13690433, -0.10665959]], np.float32)
@@ -45,7 +45,7 @@ def refused(path, words=("the", "of", "cat"), **options):
     [
         GLOVE,
         "3 3\n" + GLOVE,
-        "3 3\n" + GLOVE.replace("\n", " \n"),  # fastText ends its lines with a blank
+        "3 3\n" + GLOVE.replace("\n", " \n"),  # fastText ends its lines with a space
         GLOVE.rstrip("\n"),
         GLOVE.replace("\n", "\r\n"),
         GLOVE.replace(" ", "\t"),
@@ -68,7 +68,7 @@ def test_text_formats(tmp_path, content, suffix):
 
 @pytest.mark.parametrize("vocabulary", ["vectors.vocab", "vectors.txt"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_array_with_vocabulary_beside_it(tmp_path, vocabulary, dtype):
+def test_array_with_a_vocabulary_file_beside_it(tmp_path, vocabulary, dtype):
     array = np.arange(12, dtype=dtype).reshape(4, 3)
     path = write_array(tmp_path, array, ["the", "of", "the", "größe"], vocabulary)
     vectors, found = load_vectors(str(path), ["größe", "dog", "the"])
@@ -77,20 +77,20 @@ def test_array_with_vocabulary_beside_it(tmp_path, vocabulary, dtype):
     np.testing.assert_array_equal(vectors[[0, 2]], array[[3, 0]])
 
 
-def test_array_with_given_vocabulary(tmp_path):
+def test_array_with_vocabulary_path(tmp_path):
     path = write_array(tmp_path, np.eye(2), ["a", "b"], "words.lst")
     vectors, found = load_vectors(path, ["b"], vocabulary_path=tmp_path / "words.lst")
     assert found.all()
     assert vectors.tolist() == [[0, 1]]
 
 
-def test_the_first_of_several_lines_counts(tmp_path):
+def test_the_first_of_several_vectors_is_used(tmp_path):
     path = write(tmp_path / "v.txt", "a 1 2\nb 3 4\na 5 6\nc 7 8\n")
     vectors, _ = load_vectors(path, ["a", "c", "a"])
     assert vectors.tolist() == [[1, 2], [7, 8], [1, 2]]
 
 
-def test_exact_match_goes_before_lower_case(tmp_path):
+def test_an_exact_match_wins_over_lower_case(tmp_path):
     path = write(tmp_path / "v.txt", "paris 1 1\nParis 2 2\nrome 3 3\n")
     vectors, found = load_vectors(path, ["Paris", "PARIS", "paris", "Rome", "rome"])
     assert found.all()
@@ -99,12 +99,12 @@ def test_exact_match_goes_before_lower_case(tmp_path):
     assert load_vectors(array, ["Paris", "PARIS", "paris", "Rome", "rome"])[0][:, 0].tolist() == [2, 1, 1, 3, 3]
 
 
-def test_upper_case_in_the_file_is_not_guessed(tmp_path):
+def test_a_lower_case_word_does_not_match_upper_case_in_the_file(tmp_path):
     path = write(tmp_path / "v.txt", "Paris 2 2\n")
     assert not load_vectors(path, ["paris"])[1].any()
 
 
-def test_words_with_blanks_inside(tmp_path):
+def test_words_with_spaces(tmp_path):
     """GloVe 840B has lines like "at name@domain.com 0.1 …"; they are not the vector of "at"."""
     path = write(tmp_path / "v.txt", "the 1 2\nat name@domain.com 3 4\n. . . 5 6\nat 7 8\niphone 5 9 10\n")
     vectors, found = load_vectors(path, ["at", ". . .", "at name@domain.com", "iphone 5"])
@@ -112,14 +112,14 @@ def test_words_with_blanks_inside(tmp_path):
     assert vectors.tolist() == [[7, 8], [5, 6], [3, 4], [9, 10]]
 
 
-def test_numbers_and_unusual_blanks_are_words(tmp_path):
+def test_words_of_digits_and_unicode_spaces(tmp_path):
     path = write(tmp_path / "v.txt", "7 1 2\nno\u00a0break 3 4\n\u0085 5 6\n")
     vectors, found = load_vectors(path, ["7", "no\u00a0break", "\u0085"])
     assert found.all()
     assert vectors.tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_words_without_a_vector_depend_on_nothing_but_word_and_seed(tmp_path):
+def test_random_vectors_depend_only_on_word_and_seed(tmp_path):
     path = write(tmp_path / "v.txt", GLOVE)
     one, _ = load_vectors(path, ["x", "the", "y"], seed=3)
     other, _ = load_vectors(path, ["y", "z", "x"], seed=3)
@@ -134,7 +134,7 @@ def test_random_vectors_are_uniform_and_never_change():
     assert abs(vectors.mean()) < 0.002
     assert abs(vectors.std() - 0.25 / 3**0.5) < 0.002
     assert np.abs(np.corrcoef(vectors.T) - np.eye(50)).max() < 0.15
-    # Models that were saved with these numbers must find them again in every release.
+    # Saved models rely on these values: they must never change.
     np.testing.assert_array_equal(random_vectors(["word", "\ud800"], 2), FIXED)
 
 
@@ -144,7 +144,7 @@ def test_no_words(tmp_path):
     assert found.shape == (0,)
 
 
-def test_nothing_found_is_worth_a_warning(tmp_path, caplog):
+def test_a_warning_if_no_word_is_found(tmp_path, caplog):
     load_vectors(write(tmp_path / "v.txt", GLOVE), ["кошка"])
     assert "none of the 1 words" in caplog.text
 
@@ -152,16 +152,16 @@ def test_nothing_found_is_worth_a_warning(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("content", "line", "parts"),
     [
-        ("the 1 2 3\nof 1 2\n", "line 2", ["2 numbers", "3 expected", "of 1 2"]),
-        ("the 1 2 3\nof 1 2 3 4\n", "line 2", ["4 numbers", "3 expected"]),
-        ("the 1 2 3\nof\n", "line 2", ["0 numbers", "3 expected"]),
-        ("2 3\nthe 1 2 3\nof 1 2\n", "line 3", ["2 numbers", "3 expected"]),
+        ("the 1 2 3\nof 1 2\n", "line 2", ["expected 3", "found 2", "of 1 2"]),
+        ("the 1 2 3\nof 1 2 3 4\n", "line 2", ["expected 3", "found 4"]),
+        ("the 1 2 3\nof\n", "line 2", ["expected 3", "found 0"]),
+        ("2 3\nthe 1 2 3\nof 1 2\n", "line 3", ["expected 3", "found 2"]),
         ("the 1 2 3\nof 1 x 3\n", "line 2", ['"x"', "number", '"of"']),
-        ("the 1 2 3\nof 1 nan 3\n", "line 2", ["not finite"]),
+        ("the 1 2 3\nof 1 nan 3\n", "line 2", ["NaN or infinity"]),
         ("{\n", "line 1", ["word followed by numbers"]),
         ("3 0\n", "line 1", ["no dimensions"]),
         ("", "", ["empty"]),
-        ("5 3\nthe 1 2 3\n", "line 1", ["promises 5", "there are 1", "cut off"]),
+        ("5 3\nthe 1 2 3\n", "line 1", ["promises 5", "there are 1", "truncated"]),
         ("5 3\n", "line 1", ["promises 5", "there are 0"]),
     ],
 )
@@ -180,7 +180,7 @@ def test_binary_files(tmp_path):
     assert "binary" in refused(renamed)
 
 
-def test_a_line_without_end(tmp_path):
+def test_a_very_long_line_is_refused(tmp_path):
     assert "line of more than" in refused(write(tmp_path / "v.txt", b"the " + b"1 " * (1 << 24)))
 
 
@@ -197,7 +197,7 @@ def test_malformed_arrays(tmp_path):
     assert "3 rows" in refused(write_array(tmp_path, np.eye(3), words))
     assert "shape (2,)" in refused(write_array(tmp_path, np.zeros(2), words))
     assert "complex" in refused(write_array(tmp_path, np.zeros((2, 2), complex), words))
-    assert "not finite" in refused(write_array(tmp_path, np.array([[1, 2], [3, np.inf]]), words))
+    assert "NaN or infinity" in refused(write_array(tmp_path, np.array([[1, 2], [3, np.inf]]), words))
     assert "cannot be read" in refused(write_array(tmp_path, np.array([[{}]]), words))
     path = write_array(tmp_path, np.eye(2), words)
     assert "no such file" in refused(tmp_path / "other.npy", vocabulary_path=tmp_path / "vectors.vocab")
@@ -209,7 +209,7 @@ def test_malformed_arrays(tmp_path):
     assert "cannot be read" in refused(path, vocabulary_path=tmp_path / "w")
 
 
-def test_a_vocabulary_beside_a_text_file_is_a_mistake(tmp_path):
+def test_vocabulary_path_with_a_text_file_is_refused(tmp_path):
     with pytest.raises(OptionError, match=r"\.npy"):
         load_vectors(write(tmp_path / "v.txt", GLOVE), ["the"], vocabulary_path=tmp_path / "x")
 
@@ -232,7 +232,7 @@ def test_the_file_is_not_held_in_memory(tmp_path, suffix):
     assert peak < 10e6
 
 
-def test_only_needed_rows_of_an_array_are_read(tmp_path):
+def test_only_wanted_rows_of_an_array_are_read(tmp_path):
     path = write_array(tmp_path, np.ones((100_000, 50), np.float32), [f"w{i}" for i in range(100_000)])
     tracemalloc.start()
     try:

@@ -1,0 +1,267 @@
+"""Pretrained word vectors from files. Only the words of the vocabulary are kept; the file is never all in memory.
+
+Reads GloVe text files, word2vec and fastText text files (first line: number of words and dimensions), all of them
+optionally compressed, and NumPy arrays (.npy) with a vocabulary file that has one word per line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from shortlist.errors import DataError, OptionError
+from shortlist.files import blocks_of, stored_size
+from shortlist.progress import Progress
+
+log = logging.getLogger("shortlist")
+
+RANDOM_RANGE = 0.25
+MAX_LINE_BYTES = 1 << 24
+BINARY_SAMPLE = 4096
+CONTROL_BYTES = bytes(byte for byte in range(32) if byte not in b"\t\n\r")
+VOCABULARY_SUFFIXES = (".vocab", ".txt")
+NOT_FOUND, FOUND_IN_LOWER_CASE, FOUND = 0, 1, 2
+
+
+def load_vectors(
+    path: str | Path,
+    words: Sequence[str],
+    *,
+    vocabulary_path: str | Path | None = None,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Load the vectors of the given words; returns them (float32, words × dimensions) and which words were found.
+
+    A word is looked up as it is, then in lower case. If the file has a word twice, its first vector is used. Words
+    without a vector get random ones from U(-0.25, 0.25) that depend only on the word and the seed. Only the lines of
+    the given words are checked.
+
+    path             text file, optionally compressed, or .npy file
+    words            words to look up, such as `vocabulary.words`
+    vocabulary_path  words of a .npy file; by default the file beside it with suffix .vocab or .txt
+    seed             random seed for words without a vector
+
+    >>> from tempfile import NamedTemporaryFile
+    >>> with NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     print("red 0.5 -1", file=file, flush=True)
+    ...     vectors, found = load_vectors(file.name, ["red", "hat"])
+    >>> vectors[0].tolist(), found.tolist()
+    ([0.5, -1.0], [True, False])
+    """
+    path = Path(path)
+    wanted = _WantedWords(words)
+    if path.suffix == ".npy":
+        vectors = _load_array(path, _vocabulary_file(path, vocabulary_path), wanted)
+    elif vocabulary_path is not None:
+        raise OptionError(f"{path}: vocabulary_path is for .npy files; a text file contains its words. Leave it out.")
+    else:
+        with Progress("loading word vectors", stored_size(path), "B") as progress:
+            vectors = _load_text(path, wanted, progress.advance)
+    found = wanted.state != NOT_FOUND
+    missing = np.flatnonzero(~found).tolist()
+    vectors[missing] = random_vectors([words[row] for row in missing], vectors.shape[1], seed)
+    if len(words) and not found.any():
+        log.warning("%s: has a vector for none of the %d words. Is it the right file?", path, len(words))
+    return vectors, found
+
+
+def random_vectors(words: Sequence[str], embedding_dim: int, seed: int = 0) -> np.ndarray:
+    """Draw a vector from U(-0.25, 0.25) for each word. It depends only on the word and the seed.
+
+    >>> random_vectors(["red", "hat"], embedding_dim=3).shape
+    (2, 3)
+    """
+    hashes = (blake2b(f"{seed}:".encode() + _encode(word), digest_size=8).digest() for word in words)
+    states = np.fromiter(map(int.from_bytes, hashes), np.uint64, len(words))
+    vectors = np.empty((len(words), embedding_dim), np.float32)
+    # SplitMix64: number n follows from the state and n, so that a whole column is drawn at once.
+    for column in range(embedding_dim):
+        states += np.uint64(0x9E3779B97F4A7C15)
+        bits = states.copy()
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        bits ^= bits >> np.uint64(31)
+        vectors[:, column] = (bits >> np.uint64(40)) * (2 * RANDOM_RANGE / 2**24) - RANDOM_RANGE
+    return vectors
+
+
+class _WantedWords:
+    """The rows that need the vector of each word in the file, and what each row has so far."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.state = np.zeros(len(words), np.uint8)
+        self.n_left = len(words)  # rows without an exact match
+        self.rows: dict[bytes, list[tuple[int, int]]] = {}
+        for row, word in enumerate(words):
+            for form, state in {word.lower(): FOUND_IN_LOWER_CASE, word: FOUND}.items():
+                self.rows.setdefault(_encode(form), []).append((row, state))
+
+    def take(self, word: bytes) -> list[int]:
+        """Return the rows that this word's vector goes to, and mark them as found."""
+        better = [(row, state) for row, state in self.rows.get(word, []) if state > self.state[row]]
+        for row, state in better:
+            self.state[row] = state
+            self.n_left -= state == FOUND
+        return [row for row, _ in better]
+
+
+def _load_text(path: Path, wanted: _WantedWords, on_bytes: Callable[[int], None]) -> np.ndarray:
+    with closing(_lines(path, on_bytes)) as lines:
+        first = next(lines, None)
+        if first is None:
+            raise DataError(f"{path}: the file is empty; expected a word and its numbers on each line.")
+        n_promised, dimensions = _read_header(path, first)
+        vectors = np.zeros((len(wanted.state), dimensions), np.float32)
+        separator = b" " if b" " in first else b"\t"
+        # Some words of GloVe 840B contain spaces: a line is parsed if its first part begins a wanted word.
+        first_parts = {word.split(separator, 1)[0] for word in wanted.rows}
+        numbered = enumerate(lines, start=2) if n_promised is not None else enumerate(chain([first], lines), start=1)
+        number = 1
+        for number, line in numbered:
+            if not wanted.n_left:
+                return vectors
+            end = line.find(separator)
+            if (line[:end] if end >= 0 else line) in first_parts:
+                _parse_line(path, number, line, wanted, vectors)
+    if wanted.n_left and n_promised is not None and number - 1 < n_promised:
+        raise DataError(
+            f"{path}: line 1 promises {n_promised:,} words, but there are {number - 1:,}. "
+            "The file seems truncated: download it again, or correct its first line."
+        )
+    return vectors
+
+
+def _parse_line(path: Path, number: int, line: bytes, wanted: _WantedWords, vectors: np.ndarray) -> None:
+    """Store the vector of the line in the rows that want it."""
+    dimensions = vectors.shape[1]
+    fields = line.rsplit(None, dimensions)
+    if not fields:
+        return
+    if len(fields) <= dimensions:
+        raise _wrong_count(path, number, line, len(fields) - 1, dimensions)
+    word = fields[0]
+    if word not in wanted.rows:
+        # Either a word with spaces that is not wanted, or a wanted word with too many numbers.
+        first, *rest = word.split()
+        if first in wanted.rows and all(map(_is_number, rest)):
+            raise _wrong_count(path, number, line, dimensions + len(rest), dimensions)
+        return
+    rows = wanted.take(word)
+    if not rows:
+        return
+    try:
+        vector = np.array([float(field) for field in fields[1:]], np.float32)
+    except ValueError:
+        bad = next(field for field in fields[1:] if not _is_number(field))
+        raise DataError(f"{path}, line {number}: expected a number, found {_show(bad)} (word {_show(word)}).") from None
+    if not np.isfinite(vector).all():
+        raise DataError(f"{path}, line {number}: the vector of {_show(word)} contains NaN or infinity.")
+    vectors[rows] = vector
+
+
+def _read_header(path: Path, line: bytes) -> tuple[int | None, int]:
+    """Return the number of words that line 1 promises (None if it is a word and not a header), and the dimensions."""
+    fields = line.split()
+    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+        if int(fields[1]) == 0:
+            raise DataError(f"{path}, line 1: the header {_show(line)} says that vectors have no dimensions.")
+        return int(fields[0]), int(fields[1])
+    dimensions = 0
+    while dimensions < len(fields) - 1 and _is_number(fields[-1 - dimensions]):
+        dimensions += 1
+    if dimensions == 0:
+        raise DataError(
+            f"{path}, line 1: found {_show(line)}; expected a word followed by numbers, or the number of words "
+            "and the dimensions. Is it a text file of word vectors?"
+        )
+    return None, dimensions
+
+
+def _lines(path: Path, on_bytes: Callable[[int], None] = lambda size: None) -> Generator[bytes]:
+    """Yield the lines of the file without line ends; holds a few blocks and one line in memory."""
+    rest = b""
+    for n, block in enumerate(blocks_of(path, on_bytes)):
+        if n == 0:
+            block = block.removeprefix(b"\xef\xbb\xbf")
+            start = block[:BINARY_SAMPLE]
+            if start.translate(None, CONTROL_BYTES) != start:
+                raise DataError(
+                    f"{path}: is a binary file; word vectors are read from text files and .npy. For a word2vec or "
+                    "fastText model (.bin), use its text form (.vec), or save it as .npy with a vocabulary file."
+                )
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        if len(rest) > MAX_LINE_BYTES:
+            raise DataError(f"{path}: has a line of more than {MAX_LINE_BYTES:,} bytes. Is it a file of word vectors?")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _vocabulary_file(path: Path, given: str | Path | None) -> Path:
+    if given is not None:
+        return Path(given)
+    beside = [path.with_suffix(suffix) for suffix in VOCABULARY_SUFFIXES]
+    for file in beside:
+        if file.is_file():
+            return file
+    names = " or ".join(file.name for file in beside)
+    raise DataError(f"{path}: there is no {names} beside it. Give its words as vocabulary_path, one word per line.")
+
+
+def _load_array(path: Path, vocabulary: Path, wanted: _WantedWords) -> np.ndarray:
+    """Load the wanted rows of a .npy file; the others are never read."""
+    array = _open_array(path)
+    source = np.full(len(wanted.state), -1, np.int64)
+    n_words = 0
+    for n_words, line in enumerate(_lines(vocabulary), start=1):
+        source[wanted.take(line.rstrip(b"\r"))] = n_words - 1
+    if n_words != len(array):
+        raise DataError(f"{path}: has {len(array):,} rows, but {vocabulary} has {n_words:,} words. They do not match.")
+    vectors = np.zeros((len(source), array.shape[1]), np.float32)
+    rows = np.flatnonzero(source >= 0)
+    vectors[rows] = array[source[rows]]
+    bad = rows[~np.isfinite(vectors[rows]).all(axis=1)]
+    if len(bad):
+        raise DataError(f"{path}, row {source[bad[0]]} (from 0): contains NaN or infinity.")
+    return vectors
+
+
+def _open_array(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file. Check the path.") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as a NumPy array: {error}.") from None
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape[1:]:
+        found = f"shape {array.shape}, {array.dtype}" if isinstance(array, np.ndarray) else "a zip of arrays"
+        raise DataError(f"{path}: expected a matrix of numbers, words × dimensions; found {found}.")
+    return array
+
+
+def _wrong_count(path: Path, number: int, line: bytes, found: int, expected: int) -> DataError:
+    return DataError(f"{path}, line {number}: expected {expected} numbers, found {found} ({_show(line)}).")
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _encode(word: str) -> bytes:
+    return word.encode("utf-8", "surrogatepass")
+
+
+def _show(text: bytes, length: int = 40) -> str:
+    shown = text[:length].decode("utf-8", "replace")
+    return f'"{shown}…"' if len(text) > length else f'"{shown}"'
