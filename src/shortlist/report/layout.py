@@ -71,8 +71,9 @@ class Scale(NamedTuple):
 
 def linear_scale(low: float, high: float, start: float, end: float, count: int = 5, pad: float = 0.0) -> Scale:
     """A linear scale with about `count` ticks. `pad` is the fraction of the range left free at both ends."""
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # all values are equal
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    if high - low <= max(1e-9 * abs(high), 1e-12):  # all values are equal
+        margin = abs(high) / 2 if abs(high) > 1e-12 else 0.5
+        low, high = low - margin, high + margin
     low, high = low - pad * (high - low), high + pad * (high - low)
     smallest_step = (high - low) / count
     exponent = math.floor(math.log10(smallest_step))

@@ -48,13 +48,13 @@ def _overview(found: Measurements) -> Section:
             interval = entry.interval(metric)
             detail = f"95%: {interval[0]:.1f} to {interval[1]:.1f}" if interval else ""
             tiles.append([metric, f"{entry.scores[metric]:.1f} %", detail])
-    tiles.append(["Latency", f"{entry.ms_p50:.2f} ms", f"99th percentile: {entry.ms_p99:.2f} ms"])
+    tiles.append(["Latency", f"{entry.ms_p50:.2f} ms", f"p99: {entry.ms_p99:.2f} ms"])
     tiles.append(["In bulk", f"{entry.bulk_texts_per_second:,.0f}", "texts per second"])
     if entry.model_bytes:
         tiles.append(["Size", file_size(entry.model_bytes), "on disk"])
     lead = (
-        f"Scores on {found.n_scored_texts:,} test texts. Latency of {found.n_timed_texts:,} of them, one at a time on "
-        "one core, from the text to the names of the labels."
+        f"Scores on {found.n_scored_texts:,} test texts. Latency (median, and 99th percentile) of "
+        f"{found.n_timed_texts:,} of them, one at a time on one core, from the text to the names of the labels."
     )
     table = Table(["", "value", "details"], tiles, (0, 2), style="tiles")
     return Section("Overview", "How good is the model?", lead, table, sections.busy_machine(found.machine))
@@ -118,8 +118,8 @@ def _worst_labels(found: Measurements) -> Section | None:
         if rows:
             blocks.append(Table(header, rows))
     lead = (
-        "First, frequent labels that are least often among the 5 best-ranked labels. Second, labels that are most often "
-        "ranked first by mistake. Labels with overlapping or very broad meanings tend to appear here."
+        "First, frequent labels that are least often among the 5 best-ranked labels. Second, labels that are ranked "
+        "first by mistake most often. Labels with overlapping or very broad meanings tend to appear here."
     )
     return Section("Worst labels", "Which labels does it get wrong?", lead, *blocks) if blocks else None
 

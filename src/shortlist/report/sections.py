@@ -82,8 +82,8 @@ def rare_labels(entries: Sequence[Entry]) -> Section | None:
     titles = [_group_title(name, group) for name, group in zip(names, groups, strict=False)]
     rows = [[entry.name, *(fixed(group.get(metric)) for group in entry.by_quantile)] for entry in measured]
     lead = (
-        f"Labels are sorted by frequency in the training part and cut into {len(groups)} groups of equal size. The "
-        f"contributions of all groups add up to {metric}."
+        f"Labels are sorted by their number of training texts and cut into {len(groups)} groups of equal size, named "
+        f"by these numbers. The contributions of all groups add up to {metric}."
     )
     title = "How accurate is it on rare labels?" if len(entries) == 1 else "Which systems are accurate on rare labels?"
     if len(measured) == 1:
@@ -104,8 +104,7 @@ def _group_title(name: str, group: Mapping[str, float]) -> str:
     if "from" not in group or "to" not in group:
         return name
     low, high = group["from"], group["to"]
-    frequency = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
-    return f"{name}: {frequency} {'text' if high == 1 else 'texts'}"
+    return f"{name}: {low:,.0f}" if low == high else f"{name}: {low:,.0f}–{high:,.0f}"
 
 
 def training(entries: Sequence[Entry]) -> Section | None:
