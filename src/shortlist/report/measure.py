@@ -34,13 +34,32 @@ MIN_LABEL_TEXTS = 5  # test texts that a label needs to be reported as often mis
 SHOWN_LABELS = 5  # true labels of a text that are named
 
 
-class LabelCount(NamedTuple):
-    """A label that often goes wrong: `counted` of its `total` texts are found, or are wrong."""
+class BadLabel(NamedTuple):
+    """A label that is found, or wrong, in `n_counted` of `total` texts."""
 
     name: str
     training_texts: int | None
     total: int
-    counted: int
+    n_counted: int
+    percentage: str
+
+
+class Confusion(NamedTuple):
+    """A true label that is not among the K best, and the wrong label that is ranked first."""
+
+    label: str
+    predicted: str
+    texts: int
+    example: str
+
+
+class Mistake(NamedTuple):
+    """A wrong first label with a high score."""
+
+    text: str
+    predicted: str
+    score: float
+    labels: str
 
 
 @dataclass
@@ -57,10 +76,10 @@ class Measurements:
     n_timed_texts: int
     words: dict[str, Any] | None  # histogram of words per text
     notes: list[str]
-    missed_labels: list[LabelCount]
-    overpredicted_labels: list[LabelCount]
-    confusions: list[dict[str, Any]]
-    confident_mistakes: list[dict[str, Any]]
+    missed_labels: list[BadLabel]
+    overpredicted_labels: list[BadLabel]
+    confusions: list[Confusion]
+    confident_mistakes: list[Mistake]
     examples: dict[str, list[dict[str, Any]]]
 
 
@@ -183,6 +202,9 @@ class _Ranking:
     truth: Ragged  # ids of the model's labels, without those that it does not know
     frequencies: np.ndarray | None  # training texts of each of the model's labels
 
+    def text(self, row: int) -> str:
+        return self.test.texts[row] if self.test.features is None else f"row {row}"
+
     def name(self, label: str) -> str:
         return self.test.display_names.get(label) or self.model.display_names.get(label, label)
 
@@ -193,9 +215,13 @@ class _Ranking:
         names = [self.name(label) for label in self.test.labels_of(row)]
         return names if len(names) <= SHOWN_LABELS else [*names[:SHOWN_LABELS], f"{len(names) - SHOWN_LABELS} more"]
 
-    def count(self, label_id: int, total: np.ndarray, counted: np.ndarray) -> LabelCount:
-        frequency = None if self.frequencies is None else int(self.frequencies[label_id])
-        return LabelCount(self.name_of(label_id), frequency, int(total[label_id]), int(counted[label_id]))
+    def bad_labels(self, label_ids: np.ndarray, totals: np.ndarray, counts: np.ndarray) -> list[BadLabel]:
+        labels = []
+        for label_id in label_ids.tolist():
+            frequency = None if self.frequencies is None else int(self.frequencies[label_id])
+            total, count = int(totals[label_id]), int(counts[label_id])
+            labels.append(BadLabel(self.name_of(label_id), frequency, total, count, f"{100 * count / total:.0f} %"))
+        return labels
 
 
 def _rank(model: Model, test: Dataset, predicted: Dataset, train: Dataset | None) -> _Ranking:
@@ -221,7 +247,7 @@ def _unknown_labels(ranking: _Ranking) -> list[str]:
     return [f"The model does not know {n_labels:,} labels of the test texts ({len(given) - len(known):,} pairs)."]
 
 
-def _missed_labels(ranking: _Ranking) -> list[LabelCount]:
+def _missed_labels(ranking: _Ranking) -> list[BadLabel]:
     """Frequent labels that are among the K best for the smallest fraction of their texts."""
     n_labels = ranking.model.n_labels
     total = np.bincount(ranking.truth.values, minlength=n_labels)
@@ -229,52 +255,42 @@ def _missed_labels(ranking: _Ranking) -> list[LabelCount]:
     frequent_from = max(MIN_LABEL_TEXTS, int(np.quantile(total[total > 0], 0.75))) if total.any() else MIN_LABEL_TEXTS
     frequent = np.flatnonzero(total >= frequent_from)
     order = frequent[np.lexsort((-total[frequent], found[frequent] / total[frequent]))][:WORST_LABELS]
-    return [ranking.count(label_id, total, found) for label_id in order.tolist()]
+    return ranking.bad_labels(order, total, found)
 
 
-def _overpredicted_labels(ranking: _Ranking) -> list[LabelCount]:
+def _overpredicted_labels(ranking: _Ranking) -> list[BadLabel]:
     """Labels that are most often ranked first by mistake."""
     first, correct = ranking.ids[:, 0], ranking.correct[:, 0]
     total = np.bincount(first[first >= 0], minlength=ranking.model.n_labels)
     wrong = np.bincount(first[(first >= 0) & ~correct], minlength=ranking.model.n_labels)
     order = np.argsort(-wrong, kind="stable")[:WORST_LABELS]
-    return [ranking.count(label_id, total, wrong) for label_id in order.tolist() if wrong[label_id]]
+    return ranking.bad_labels(order[wrong[order] > 0], total, wrong)
 
 
-def _confusions(ranking: _Ranking) -> list[dict[str, Any]]:
-    """The most frequent pairs of a true label that is not among the K best and the wrong label that is first."""
+def _confusions(ranking: _Ranking) -> list[Confusion]:
+    """The most frequent confusions."""
     rows, true = ranking.truth.row_ids, ranking.truth.values
     first = np.where(ranking.correct[:, 0], -1, ranking.ids[:, 0])
     missed = ~(ranking.ids[rows] == true[:, None]).any(axis=1)
     confused = (first[rows] >= 0) & missed
     rows, true = rows[confused], true[confused]
     _, pairs, counts = np.unique(pair_keys(true, first[rows]), return_index=True, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:CONFUSIONS]
-    texts = ranking.test.texts if ranking.test.features is None else None
-    return [
-        {
-            "true": ranking.name_of(int(true[pair])),
-            "predicted": ranking.name_of(int(first[rows[pair]])),
-            "texts": count,
-            "example": texts[int(rows[pair])] if texts is not None else "",
-        }
-        for pair, count in zip(pairs[order].tolist(), counts[order].tolist(), strict=True)
-        if count > 1
-    ]
+    confusions = []
+    for i in np.argsort(-counts, kind="stable")[:CONFUSIONS].tolist():
+        row, label = int(rows[pairs[i]]), int(true[pairs[i]])
+        if counts[i] > 1:
+            names = ranking.name_of(label), ranking.name_of(int(first[row]))
+            confusions.append(Confusion(*names, int(counts[i]), ranking.text(row)))
+    return confusions
 
 
-def _confident_mistakes(ranking: _Ranking) -> list[dict[str, Any]]:
-    """Wrong first labels with the highest scores: errors of the model, or of the data."""
-    test = ranking.test
-    wrong = np.flatnonzero((ranking.ids[:, 0] >= 0) & ~ranking.correct[:, 0] & (test.labels.counts > 0))
-    order = wrong[np.argsort(-ranking.scores[wrong, 0], kind="stable")][:MISTAKES]
+def _confident_mistakes(ranking: _Ranking) -> list[Mistake]:
+    """The mistakes with the highest scores: errors of the model, or of the data."""
+    first, scores = ranking.ids[:, 0], ranking.scores[:, 0]
+    wrong = np.flatnonzero((first >= 0) & ~ranking.correct[:, 0] & (ranking.test.labels.counts > 0))
+    order = wrong[np.argsort(-scores[wrong], kind="stable")][:MISTAKES]
     return [
-        {
-            "text": test.texts[row] if test.features is None else f"row {row}",
-            "predicted": ranking.name_of(int(ranking.ids[row, 0])),
-            "score": float(ranking.scores[row, 0]),
-            "labels": ranking.true_names(row),
-        }
+        Mistake(ranking.text(row), ranking.name_of(first[row]), float(scores[row]), "; ".join(ranking.true_names(row)))
         for row in order.tolist()
     ]
 

@@ -87,12 +87,9 @@ def scatter(
         title,
         height,
         width,
-        **{"class": "scatter " + ("large" if width == WIDE else "small")},
+        scatter_class="large" if width == WIDE else "small",
         points=[(p, duration(p.x)) for p in points],
-        x=x,
-        y=y,
-        x_title=x_title,
-        y_title=y_title,
+        **{"x": x, "y": y, "x_title": x_title, "y_title": y_title},
         front=[places[p] for p in _pareto_front(points)],
         whiskers=whiskers,
         labels=labels,
@@ -102,7 +99,8 @@ def scatter(
 
 def _draw(kind: str, title: str, height: float, width: int = PANEL, **values: Any) -> Markup:
     short_title = shorten(title, width, BOLD * (FONT_SIZE + 1))
-    return Markup(render(f"{kind}.svg", title=title, short_title=short_title, width=width, height=height, **values))
+    size = {"width": width, "height": height}
+    return Markup(render(f"{kind}.svg", "svg", title=title, short_title=short_title, **size, **values))
 
 
 def _pareto_front(points: Sequence[Point]) -> list[Point]:
@@ -128,7 +126,7 @@ def bars(given: Sequence[Bar], title: str, digits: int = 1, highlight_best: bool
         row_height=24,
         x=linear_scale(min(0.0, *ends), max(0.0, *ends) or 1.0, name_width + 10, right),
         best=max(bar.value for bar in given) if highlight_best else None,
-        format=f"%.{digits}f",
+        digits=digits,
         shorten=lambda name: shorten(name, name_width / BOLD),
     )
 
@@ -154,8 +152,8 @@ def lines(given: Sequence[Line], x_title: str, y_title: str, title: str) -> Mark
     y = linear_scale(min(ys), max(ys), bottom, top, pad=0.05)
     heights = spread_out([y(one.points[-1][1]) for one in given], FONT_SIZE + 3, top, bottom)
     drawn = [([(x(a), y(b)) for a, b in one.points], height) for one, height in zip(given, heights, strict=True)]
-    titles = {"x_title": x_title, "y_title": y_title}
-    return _draw("lines", title, 250, lines=given, names=names, drawn=drawn, x=x, y=y, **titles)
+    axes: dict[str, Any] = {"x": x, "y": y, "x_title": x_title, "y_title": y_title}
+    return _draw("lines", title, 250, lines=given, names=names, drawn=drawn, **axes)
 
 
 def reliability(curves: Mapping[str, Sequence[Mapping[str, Any]]], title: str) -> Markup:
