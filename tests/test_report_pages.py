@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.cli import shortlist as command
 from shortlist.data.dataset import Dataset
-from shortlist.report import comparison_page, write_comparison
+from shortlist.report import comparison_page, render, write_comparison
 from shortlist.report.measure import BadLabel, measure_model
 from shortlist.report.render import escape_markdown
 
@@ -403,6 +404,14 @@ class TestPage:
     def test_sections_with_the_same_name_get_different_anchors(self):
         tables = [{"title": "日本", "header": ["a", "b"], "rows": [["c", 1.0]]}] * 2
         assert checked(comparison_page({"ablations": tables}).to_html()).text.count("日本") > 2
+
+
+def test_html_and_markdown_have_the_same_blocks():
+    templates = Path(render.__file__).parent / "templates"
+    html, markdown = (
+        re.findall(r"macro (\w+)\(", (templates / f"blocks.{format}").read_text()) for format in ("html", "md")
+    )
+    assert sorted(html) == sorted(markdown)
 
 
 def test_jinja_loads_only_when_a_report_is_written():

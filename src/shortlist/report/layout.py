@@ -110,17 +110,12 @@ class Box(NamedTuple):
     bottom: float
 
     def overlaps(self, other: Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
+        horizontally = self.left < other.right and other.left < self.right
+        return horizontally and self.top < other.bottom and other.top < self.bottom
 
     def inside(self, other: Box) -> bool:
-        return (
-            self.left >= other.left
-            and self.right <= other.right
-            and self.top >= other.top
-            and self.bottom <= other.bottom
-        )
+        horizontally = other.left <= self.left and self.right <= other.right
+        return horizontally and other.top <= self.top and self.bottom <= other.bottom
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
         """The point of the box that is nearest to a point."""
