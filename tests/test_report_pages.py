@@ -91,7 +91,7 @@ def checked(html: str) -> Checker:
     return checker
 
 
-def row(name: str, p1: float, **more: Any) -> dict[str, Any]:
+def entry(name: str, p1: float, **more: Any) -> dict[str, Any]:
     scores = {"P@1": p1, "P@3": p1 / 2, "P@5": p1 / 3, "PSP@1": p1 / 1.5, "PSP@3": p1 / 1.4, "PSP@5": p1 / 1.3}
     scores |= {"N@5": p1 / 1.1, "PSN@1": p1 / 1.6, "R@5": 61.23}
     return {"name": name, "kind": "recipe", "status": "done", "note": None, "title": name, "scores": scores} | more
@@ -107,8 +107,8 @@ FULL = {
         "unseen_in_training": {"labels": 34, "pairs": 43, "texts": 2},
     },
     "machine": {"cores": 2, "versions": {"shortlist": "0.1.0"}, "peers_versions": {"omikuji": "0.5"}},
-    "rows": [
-        row(
+    "entries": [
+        entry(
             "astec",
             73.57,
             measured_with={"a": 0.55, "b": 1.5, "resamples": 1000, "seed": 0},
@@ -123,7 +123,7 @@ FULL = {
             model_bytes=5.4e6,
             peak_memory_bytes=4e8,
             bulk_texts_per_second=2464.0,
-            flops=123456.0,
+            multiply_adds=123456.0,
             options={"epochs": 5, "rate": 0.002},
             curves=[
                 {"epoch": 1, "loss": 5.0, "P@1": 41.2, "P@5": 17.5, "meta_recall": 91.25},
@@ -136,7 +136,7 @@ FULL = {
             },
             robustness={"shuffled": {"P@1": 73.21}, "dropped": {"P@1": 66.17}, "misspelt": {"P@1": 65.58}},
         ),
-        row(
+        entry(
             "bonsai",
             71.4,
             kind="peer",
@@ -144,7 +144,7 @@ FULL = {
             ms_p50=0.925,
             difference_to_best={"P@1": {"difference": -2.17, "low": -3.1, "high": -1.2, "p": 0.002}},
         ),
-        row(
+        entry(
             "pecos",
             73.1,
             kind="peer",
@@ -152,7 +152,7 @@ FULL = {
             ms_p50=1.446,
             difference_to_best={"P@1": {"difference": -0.47, "low": -1.1, "high": 0.2, "p": 0.31}},
         ),
-        row("popular", 9.6, train_seconds=0.2, ms_p50=0.037),
+        entry("popular", 9.6, train_seconds=0.2, ms_p50=0.037),
         {"name": "sklearn", "kind": "peer", "status": "failed", "note": "ran out of memory", "scores": None},
     ],
     "examples": [
@@ -216,15 +216,15 @@ class TestComparison:
 
     @pytest.mark.parametrize("load, warned", [(3.0, True), (0.5, False), (None, False)])
     def test_warns_of_a_busy_machine(self, load, warned):
-        page = comparison_page({"rows": [row("a", 50.0)], "machine": {"cores": 2, "load": load}})
+        page = comparison_page({"entries": [entry("a", 50.0)], "machine": {"cores": 2, "load": load}})
         assert ("load 3.0 on 2 cores" in page.to_html()) == warned
 
     def test_perturbed_texts_are_compared_with_the_original(self):
         assert "words dropped 66.2, compared with 73.6" in comparison_page(FULL).to_html()
 
     def test_names_missing_metrics(self):
-        less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
-        assert "Missing values: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"rows": less}).to_html()
+        less = [entry("a", 50.0), entry("b", 40.0, scores={"P@1": 40.0})]
+        assert "Missing values: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"entries": less}).to_html()
 
     def test_every_plot_comes_with_its_numbers(self):
         html = comparison_page(FULL).to_html()
@@ -241,13 +241,13 @@ class TestComparison:
         "summary",
         [
             {},
-            {"rows": []},
-            {"rows": [{"name": "a", "status": "failed", "note": None}], "data": None, "machine": None},
-            {"rows": [row("a", 50.0)], "examples": None, "words_per_text": None, "ablations": None},
-            {"rows": [row("a", 50.0, curves=[], calibration={}, robustness={}, by_quantile=[], intervals=None)]},
-            {"rows": [row("a", 50.0, train_seconds=0.0, ms_p50=float("nan"))], "words_per_text": {}},
-            {"rows": [{"name": "a", "status": "done", "scores": {}}, row("b", 0.0, train_seconds=1)]},
-            {"rows": [row("a", 50.0)], "examples": [{"text": "t", "labels": None, "predictions": None}]},
+            {"entries": []},
+            {"entries": [{"name": "a", "status": "failed", "note": None}], "data": None, "machine": None},
+            {"entries": [entry("a", 50.0)], "examples": None, "words_per_text": None, "ablations": None},
+            {"entries": [entry("a", 50.0, curves=[], calibration={}, robustness={}, by_quantile=[], intervals=None)]},
+            {"entries": [entry("a", 50.0, train_seconds=0.0, ms_p50=float("nan"))], "words_per_text": {}},
+            {"entries": [{"name": "a", "status": "done", "scores": {}}, entry("b", 0.0, train_seconds=1)]},
+            {"entries": [entry("a", 50.0)], "examples": [{"text": "t", "labels": None, "predictions": None}]},
         ],
     )
     def test_leaves_out_what_is_missing(self, summary):
@@ -256,10 +256,10 @@ class TestComparison:
         assert "nan" not in page.to_markdown().lower()
 
     def test_any_key_of_an_entry_may_be_missing(self):
-        for key in FULL["rows"][0]:
+        for key in FULL["entries"][0]:
             if key not in ("name", "status"):
-                less = [{k: v for k, v in one.items() if k != key} for one in FULL["rows"]]
-                checked(comparison_page(FULL | {"rows": less}).to_html())
+                less = [{k: v for k, v in one.items() if k != key} for one in FULL["entries"]]
+                checked(comparison_page(FULL | {"entries": less}).to_html())
 
     def test_data_never_acts_as_markup(self):
         text = (
@@ -397,7 +397,7 @@ class TestPage:
         assert escape_markdown("a|b *c* <d>\n`e`") == "a\\|b \\*c\\* &lt;d> \\`e\\`"
 
     def test_replaces_characters_that_html_forbids(self):
-        html = comparison_page({"rows": [row("\x0b", 50.0)], "data": {"name": "a\x00b\ud800"}}).to_html()
+        html = comparison_page({"entries": [entry("\x0b", 50.0)], "data": {"name": "a\x00b\ud800"}}).to_html()
         assert "a\ufffdb\ufffd" in html and "<bdi>\ufffd</bdi>" in html
         html.encode()
 

@@ -23,7 +23,7 @@ COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
     "bulk_texts_per_second": ("texts per second, in bulk", "{:,.0f}".format),
     "model_bytes": ("model size", file_size),
     "peak_memory_bytes": ("peak memory", file_size),
-    "flops": ("multiply-adds per text", lambda n: f"{n:,.0f}" if n < 1e9 else f"{n / 1e9:,.1f} billion"),
+    "multiply_adds": ("multiply-adds per text", lambda n: f"{n:,.0f}" if n < 1e9 else f"{n / 1e9:,.1f} billion"),
 }
 
 
@@ -33,7 +33,7 @@ def write_comparison(summary: Mapping[str, Any], out: Path) -> None:
 
 
 def comparison_page(summary: Mapping[str, Any]) -> Page:
-    entries = read_entries(summary.get("rows"))
+    entries = read_entries(summary.get("entries"))
     ranked = sorted((e for e in entries if e.status == "done"), key=lambda e: -e.scores.get(MAIN_METRIC, 0.0))
     data, machine = summary.get("data") or {}, summary.get("machine") or {}
     return Page(
