@@ -9,8 +9,8 @@ import pytest
 
 import shortlist
 from browsing import PHONE, expect
+from reports import FULL, rows
 from shortlist.report import write_comparison
-from test_report_pages import FULL, rows
 
 pytestmark = pytest.mark.slow
 
