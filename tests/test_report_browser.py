@@ -1,4 +1,4 @@
-"""Reports in a real browser: nothing goes wrong or leaves, and they can be read on a phone, in the dark, on paper."""
+"""Reports in a real browser: no errors, no requests, readable on a phone, in dark mode and in print."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import shortlist
 from browsing import PHONE, expect
+from reports import FULL, rows
 from shortlist.report import write_comparison
-from test_report_pages import FULL, rows
 
 pytestmark = pytest.mark.slow
 
@@ -27,34 +27,34 @@ def reports(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(params=["comparison", "model"])
 def open_report(browser, reports, request):
-    """Opens the report; at the end, nothing may have been complained about or asked for."""
-    contexts, troubles, strangers = [], [], []
+    """Opens a report. At the end, there must be no errors and no requests."""
+    contexts, errors, requests = [], [], []
     address = reports[request.param].as_uri()
 
     def open_(**options: Any) -> Any:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", lambda message: troubles.append(message.text))
-        page.on("request", lambda asked: None if asked.url == address else strangers.append(asked.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("request", lambda request: None if request.url == address else requests.append(request.url))
         page.goto(address)
         return page
 
     yield open_
     for context in contexts:
         context.close()
-    assert troubles == [] and strangers == []
+    assert errors == [] and requests == []
 
 
 @pytest.mark.parametrize("options", [{"viewport": {"width": 1200, "height": 800}}, PHONE])
-def test_the_page_itself_never_scrolls_sideways(open_report, options):
+def test_the_page_does_not_scroll_sideways(open_report, options):
     page = open_report(**options)
-    wide, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert wide <= room
+    content, window = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert content <= window
 
 
-def test_names_in_plots_stay_inside_them(open_report):
+def test_names_stay_inside_their_plots(open_report):
     page = open_report(viewport={"width": 1200, "height": 800})
     outside = page.evaluate(
         """() => [...document.querySelectorAll('figure svg')].filter((svg) => svg.getBoundingClientRect().width)
@@ -67,8 +67,8 @@ def test_names_in_plots_stay_inside_them(open_report):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(open_report, scheme):
-    """WCAG AA for text (4.5), and for plots (3)."""
+def test_colours_have_enough_contrast(open_report, scheme):
+    """WCAG AA: 4.5 for text, 3 for plots."""
     page = open_report(color_scheme=scheme)
     contrasts = page.evaluate(
         """() => {
@@ -96,7 +96,7 @@ def test_words_stand_out_from_what_is_behind_them(open_report, scheme):
     assert [row for row in contrasts if row[1] < row[2]] == []
 
 
-def test_on_paper_it_is_light_and_whole(open_report):
+def test_prints_in_light_colours(open_report):
     page = open_report(color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     ink = page.evaluate("getComputedStyle(document.body).color")
@@ -106,7 +106,7 @@ def test_on_paper_it_is_light_and_whole(open_report):
     assert printed.startswith(b"%PDF") and len(printed) > 10_000
 
 
-def test_numbers_unfold_and_contents_lead_there(open_report):
+def test_numbers_unfold_and_navigation_works(open_report):
     page = open_report(viewport={"width": 1200, "height": 800})
     page.locator("summary").first.click()
     expect(page.locator("details table").first).to_be_visible()
@@ -115,9 +115,11 @@ def test_numbers_unfold_and_contents_lead_there(open_report):
     expect(page.locator("main > section").last.locator("h2")).to_be_in_viewport()
 
 
-def test_every_plot_has_words_for_those_who_do_not_see_it(open_report):
+def test_every_plot_has_a_text_alternative(open_report):
     page = open_report()
-    pictures = page.locator("figure svg")
-    assert pictures.count() > 3
-    told = pictures.evaluate_all("all => all.map((svg) => [svg.getAttribute('role'), svg.getAttribute('aria-label')])")
-    assert all(role == "img" and len(label) > 20 for role, label in told)
+    plots = page.locator("figure svg")
+    assert plots.count() > 3
+    alternatives = plots.evaluate_all(
+        "all => all.map((svg) => [svg.getAttribute('role'), svg.getAttribute('aria-label')])"
+    )
+    assert all(role == "img" and len(label) > 20 for role, label in alternatives)

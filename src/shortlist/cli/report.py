@@ -1,4 +1,4 @@
-"""`shortlist report`: one model in depth, as a page to read."""
+"""`shortlist report`: measure one model and write a report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from shortlist.errors import OptionError
 @click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and rare labels.")
 @click.option("--out", default="report", show_default=True, type=click.Path(), help="Folder for the report.")
 @unseen_option
-@click.option("--seed", default=0, show_default=True, help="Draws examples and disturbs texts; the same, the same.")
-@click.option("--threads", type=int, help="How many cores to use; all by default.")
+@click.option("--seed", default=0, show_default=True, help="Random seed for sampling and perturbation.")
+@click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @reading_options
 def report(
     model: str,
@@ -30,10 +30,10 @@ def report(
     threads: int | None,
     reading: dict[str, Any],
 ) -> None:
-    """Report on MODEL, measured on TEST: OUT/report.html, which needs nothing else, and OUT/report.md.
+    """Measure MODEL on TEST and write OUT/report.html, a self-contained page, and OUT/report.md.
 
-    TEST is a file, or a folder with a test part; its train part, if any, serves for propensities. The report shows
-    texts of TEST: mind who may read them.
+    TEST is a file, or a folder with a test part. If the folder has a train part, it is used for propensities and label
+    frequencies. The report shows texts of TEST: share it only with people who may read them.
 
     \b
     shortlist report model/ test.jsonl --train train.jsonl
@@ -42,26 +42,24 @@ def report(
     from shortlist.compare.results import Store
     from shortlist.model import load
     from shortlist.model.folder import is_model
-    from shortlist.report.measuring import measure_model
-    from shortlist.report.single import model_page
+    from shortlist.report.measure import measure_model
+    from shortlist.report.model import model_page
 
-    if is_model(Path(test)):
-        raise OptionError(f"{test} is a model: give the model first and the test data second.")
-    if unseen == "ignore" and train_source is None and "train" not in parts_in(test):
-        raise OptionError("--unseen ignore needs the training data: give it with --train.")
-    if Path(out).exists() and not Path(out).is_dir():
-        raise OptionError(f"{out} is a file; --out is the folder that the report goes into.")
-    if Store.is_comparison(Path(out)):
-        raise OptionError(f"{out} holds a comparison, with a report of its own. Choose another folder (--out).")
-    loaded = load(model)
-    test_data = read_and_tell(test, part_to_read(test, "test"), reading)
-    train_data = None
     if train_source is None and "train" in parts_in(test):
         train_source = test
-    if train_source is not None:
-        train_data = read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+    if is_model(Path(test)):
+        raise OptionError(f"{test} is a model. Give the model first and the test data second.")
+    if unseen == "ignore" and train_source is None:
+        raise OptionError("--unseen ignore needs the training data. Add it with --train.")
+    if Path(out).exists() and not Path(out).is_dir():
+        raise OptionError(f"{out} is a file. --out must name a folder for the report.")
+    if Store.is_comparison(Path(out)):
+        raise OptionError(f"{out} holds a comparison, which has its own report. Choose another folder (--out).")
+    loaded = load(model)
+    test_data = read_and_tell(test, part_to_read(test, "test"), reading)
+    train_data = read_and_tell(train_source, part_to_read(train_source, "train"), reading) if train_source else None
     name = Path(model).resolve().name
     found = measure_model(loaded, test_data, train_data, name=name, unseen=unseen, seed=seed, threads=threads)
     page = Path(out) / "report.html"
     model_page(found).write(page, page.with_suffix(".md"))
-    click.echo(f"{page}: P@1 {found.row['scores']['P@1']:.2f}, {found.row['ms_p50']:.2f} ms for one text")
+    click.echo(f"{page}: P@1 {found.entry.scores['P@1']:.2f}, median latency {found.entry.ms_p50:.2f} ms")

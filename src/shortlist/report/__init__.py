@@ -1,27 +1,27 @@
-"""Reports for people: a comparison of systems, or one model in depth, as one HTML file and as Markdown."""
+"""Reports for people: several systems side by side, or one model in depth, as one HTML file and as Markdown."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from shortlist.report.comparison import comparison_page, write_comparison
-from shortlist.report.html import Page
+from shortlist.report.page import Page
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
-    from shortlist.model.base import Model
+    from shortlist.model.model import Model
 
 __all__ = ["Page", "comparison_page", "model_report", "write_comparison"]
 
 
 def model_report(model: Model, test: Dataset, train: Dataset | None = None, **options: Any) -> Page:
-    """Measure a model on a test part, and put into words and plots how good it is and where it goes wrong.
+    """Measure a model on the test part and report how good it is and where it goes wrong.
 
-    The options are those of `measure_model`: `name`, `unseen`, `seed`, `threads`.
+    The options are those of `measure_model`: `name`, `unseen`, `seed` and `threads`.
 
     >>> shortlist.model_report(model, test, train=train).write("report.html", "report.md")  # doctest: +SKIP
     """
-    from shortlist.report.measuring import measure_model
-    from shortlist.report.single import model_page
+    from shortlist.report.measure import measure_model
+    from shortlist.report.model import model_page
 
     return model_page(measure_model(model, test, train, **options))

@@ -1,0 +1,96 @@
+"""The report of one model: how good it is, whether its scores can be trusted, and where it goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shortlist.model.model import Prediction
+from shortlist.report import sections
+from shortlist.report.entry import Entry
+from shortlist.report.measure import Measurements
+from shortlist.report.page import Page
+from shortlist.report.plots import Bar, Line, bars, lines
+from shortlist.report.sections import MEANINGS, Data, file_size, score_cell
+
+KS = (1, 3, 5)
+MIN_STRENGTH = 0.15  # of the strongest word; weaker words are not coloured
+
+
+def model_page(found: Measurements) -> Page:
+    return Page(
+        "model.j2",
+        found=found,
+        card=found.card,
+        tiles=_tiles(found.entry),
+        busy=sections.busy_machine(found.machine),
+        accuracy=_accuracy(found.entry),
+        **sections.shared_sections([found.entry], found.words),
+        search_effort=_search_effort(found.card.get("search_effort") or {}),
+        examples={kind: [_example(one) for one in given] for kind, given in found.examples.items() if given},
+        options=[
+            (name, str(value))
+            for name, value in (found.card.get("options") or {}).items()
+            if value not in ("", None) and not isinstance(value, dict | list)
+        ],
+    )
+
+
+def _tiles(entry: Entry) -> list[tuple[str, str, str]]:
+    """The most important numbers: name, value, details."""
+    tiles: list[tuple[str, str, str]] = []
+    for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "R@5"):
+        if metric in entry.scores:
+            interval = entry.interval(metric)
+            detail = f"95%: {interval[0]:.1f} to {interval[1]:.1f}" if interval else ""
+            tiles.append((metric, f"{entry.scores[metric]:.1f} %", detail))
+    tiles.append(("Latency", f"{entry.ms_p50:.2f} ms", f"p99: {entry.ms_p99:.2f} ms"))
+    tiles.append(("In bulk", f"{entry.bulk_texts_per_second:,.0f}", "texts per second"))
+    if entry.model_bytes:
+        tiles.append(("Size", file_size(entry.model_bytes), "on disk"))
+    return tiles
+
+
+def _accuracy(entry: Entry) -> Data:
+    plots, rows, meanings = [], [], []
+    for family in ("P", "PSP", "N", "R"):
+        metrics = [f"{family}@{k}" for k in KS]
+        shown = [
+            Bar(metric, entry.scores[metric], entry.interval(metric)) for metric in metrics if metric in entry.scores
+        ]
+        if shown:
+            plots.append(bars(shown, MEANINGS[family].split(":")[0]))
+            meanings.append(MEANINGS[family])
+            rows.append([f"{family}@k", *(score_cell(entry, metric) for metric in metrics)])
+    return {"header": ["", *(f"k = {k}" for k in KS)], "rows": rows, "plots": plots, "meanings": " ".join(meanings)}
+
+
+def _search_effort(given: Mapping[str, Any]) -> Data | None:
+    """How accuracy depends on the number of clusters searched, from the model card."""
+    points = sorted((float(step["searched"]), float(step["P@1"])) for step in given.get("curve") or ())
+    if len(points) < 2:
+        return None
+    plot = lines([Line("P@1", points)], "clusters searched", "%", "P@1 on held-out texts")
+    rows = [(f"{searched:,.0f}", score) for searched, score in points]
+    return {"searched": given["searched"], "of": given["of"], "rows": rows, "plots": [plot]}
+
+
+def _example(one: Mapping[str, Any]) -> Data:
+    """A text with the words that matter for its first label: (text, "for" or "against" or "", strength)."""
+    text, predictions = one["text"], one["predictions"]
+    answers = [(p.name, p.score, correct) for p, correct in zip(predictions, one["correct"], strict=True)]
+    words, effects = _words(text, predictions[0]) if predictions else ([(text, "", 0.0)], "")
+    why = (predictions[0].name, effects) if predictions else None
+    return {"words": words, "labels": one["labels"], "answers": {"": answers}, "why": why}
+
+
+def _words(text: str, prediction: Prediction) -> tuple[Sequence[tuple[str, str, float]], str]:
+    strongest = max((abs(word.moved) for word in prediction.words), default=0.0)
+    words, effects, done = [], [], 0
+    for start, end, moved in prediction.words:
+        if strongest and abs(moved) >= MIN_STRENGTH * strongest:
+            words.append((text[done:start], "", 0.0))
+            words.append((text[start:end], "for" if moved > 0 else "against", abs(moved) / strongest))
+            effects.append(f"{text[start:end]} {moved:+.1f}".replace("-", "−"))
+            done = end
+    return [*words, (text[done:], "", 0.0)], ", ".join(effects)
