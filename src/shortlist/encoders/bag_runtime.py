@@ -6,7 +6,7 @@ import numpy as np
 
 from shortlist.arrays import QuantizedMatrix, Ragged, check_finite
 from shortlist.errors import ModelError
-from shortlist.kernels.bags import sum_words
+from shortlist.kernels.encoders import sum_words
 
 
 class BagRuntime:

@@ -14,7 +14,7 @@ import numpy as np
 
 from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.inception import join_taps
+from shortlist.kernels.encoders import join_taps
 
 WIDTHS = (4, 8, 16)
 LAST_WIDTH = 16

@@ -8,8 +8,9 @@ import numpy as np
 
 from shortlist.arrays import QuantizedMatrix, check_finite
 from shortlist.errors import ModelError
-from shortlist.kernels.shortlists import best_of_clusters, best_of_row, score_all_rows, score_rows
+from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
 from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_k import best_of_row
 
 ROWS_PER_BLOCK = 8192
 FEW = 4  # samples

@@ -14,8 +14,8 @@ import numpy as np
 
 from shortlist.arrays import LARGEST, Ragged, check_finite, counts_to_indptr
 from shortlist.errors import ModelError
+from shortlist.kernels.reranker import learn_labels, score_candidates, texts_of_labels
 from shortlist.kernels.threads import use_threads
-from shortlist.kernels.word_rows import learn_labels, score_candidates, texts_of_labels
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels import centroids as kernels
+from shortlist.kernels import labels as kernels
 from shortlist.kernels.threads import use_threads
 from shortlist.lazy import sparse
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
-from shortlist.kernels.label_walks import walk
+from shortlist.kernels.labels import walk
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import sums_of_rows, texts_by_label
 from shortlist.lazy import sparse

@@ -120,7 +120,7 @@ class LabelTree:
 
         Labels with an empty centroid have no direction, and are not counted.
         """
-        from shortlist.kernels.centroids import inverse_lengths, summed_lengths
+        from shortlist.kernels.labels import inverse_lengths, summed_lengths
 
         centroids = as_rows(centroids)
         if centroids.shape[0] != self.n_labels:

@@ -16,7 +16,7 @@ from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.threads import can_share_kernels, use_cores
+from shortlist.kernels.threads import use_cores
 from shortlist.model.calibration import Calibration
 from shortlist.model.folder import CARD, DISPLAY_NAMES, LABELS, ModelReader, ModelWriter, save_model
 from shortlist.odds import log_odds
@@ -153,7 +153,7 @@ class Model(ABC):
         """Many texts in parts, each the work of one core from words to labels: nothing then waits for anything."""
         n_parts = -(-_count(inputs) // TEXTS_PER_PART)
         with use_cores(threads) as n_threads:
-            if n_parts <= 1 or n_threads == 1 or not can_share_kernels():
+            if n_parts <= 1 or n_threads == 1:
                 return self._rank(inputs, k, threads, search_effort)
 
         def rank_part(part: int) -> tuple[np.ndarray, np.ndarray]:

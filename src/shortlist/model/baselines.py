@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
+from shortlist.kernels.candidates import top_labels
 from shortlist.kernels.threads import use_threads
-from shortlist.kernels.top_labels import top_labels
 from shortlist.labels.centroids import label_centroids
 from shortlist.lazy import sparse
 from shortlist.model.base import Model, as_texts, need_pairs
@@ -169,15 +168,12 @@ class CentroidModel(Model):
         ids = np.empty((features.shape[0], k), np.int32)
         scores = np.empty((features.shape[0], k), np.float32)
         with use_threads(threads):
-            # More runs than threads, so that none waits long for the last; few, for each clears all sums once.
-            n_chunks = min(4 * numba.get_num_threads(), max(features.shape[0], 1))
             top_labels(
                 features.indptr.astype(np.int64),
                 features.indices.astype(np.int32),
                 features.data.astype(np.float32),
                 *self._index,
                 self.n_labels,
-                n_chunks,
                 ids,
                 scores,
             )

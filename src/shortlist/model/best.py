@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shortlist.kernels.shortlists import best_of_candidates
+from shortlist.kernels.top_k import best_of_candidates
 from shortlist.odds import expit
 
 

@@ -12,7 +12,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import DataError, ModelError
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.kernels.odds import blend_odds
+from shortlist.kernels.classifier import blend_odds
 from shortlist.model.best import best_of
 from shortlist.model.folder import ModelReader, ModelWriter, finite_number, whole_number
 from shortlist.model.inception import part_of

@@ -24,12 +24,12 @@ from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.report import Report
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
+from shortlist.kernels.threads import n_cores
 from shortlist.lazy import sparse
 from shortlist.model.base import Model
 from shortlist.model.ensemble import EnsembleModel
@@ -48,8 +48,7 @@ def train_ensemble(model_class: Any, dataset: Dataset, options: Any, n_members: 
     """Train members with the seeds `options.seed`, `options.seed + 1`, …, `parallel` of them at once."""
     checkpoints, at_once = getattr(options, "checkpoints", ""), min(parallel, n_members)
     if at_once > 1 and getattr(options, "threads", 1) is None:
-        cores: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-        options = replace(options, threads=max(1, cores // at_once))
+        options = replace(options, threads=max(1, n_cores() // at_once))
     side_by_side = f", {at_once} at once" if at_once > 1 else ""
     log.info("training %s × %d, seeds from %d on%s", model_class.recipe, n_members, options.seed, side_by_side)
     with contextlib.ExitStack() as stack:

@@ -16,8 +16,8 @@ from shortlist.data.dataset import Dataset
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import ModelError
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.kernels.shortlists import best_of_row
 from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_k import best_of_row
 from shortlist.model.folder import whole_number
 from shortlist.model.inception import InceptionModel, JointOptions, part_of
 from shortlist.odds import expit

@@ -13,7 +13,7 @@ from shortlist.data.texts import Texts
 from shortlist.errors import ModelError
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.heads.word_rows import WordRows
-from shortlist.kernels.odds import mixture_odds
+from shortlist.kernels.classifier import mixture_odds
 from shortlist.lazy import sparse
 from shortlist.model.best import best_of
 from shortlist.model.calibration import fit_odds

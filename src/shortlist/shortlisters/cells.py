@@ -14,7 +14,7 @@ import numpy as np
 
 from shortlist.arrays import QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.kernels.shortlists import search_cells
+from shortlist.kernels.candidates import search_cells
 from shortlist.kernels.threads import use_threads
 from shortlist.shortlisters.centres import kmeans, nearest, unit
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from shortlist.arrays import Ragged
-from shortlist.kernels.shortlists import add_wanted, top_columns
+from shortlist.kernels.candidates import add_wanted
 from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_k import top_columns
 
 
 def top_clusters(logits: np.ndarray, k: int, threads: int | None = None) -> np.ndarray:

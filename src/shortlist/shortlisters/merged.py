@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours
+from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
 from shortlist.kernels.threads import use_threads
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
@@ -63,7 +63,7 @@ class MergedShortlister:
             some = features[block]
             found, of_found = self.centres.search(some, self.n_searched(k), n_cells, threads)
             texts, of_texts = self.texts.search(np.nan_to_num(some), min(self.n_texts, len(self.texts)), threads)
-            with use_threads(threads) as n_shares:
+            with use_threads(threads):
                 merge_neighbours(
                     found,
                     of_found,
@@ -74,7 +74,6 @@ class MergedShortlister:
                     self.text_labels.values,
                     np.float32(self.share),
                     self.n_labels,
-                    n_shares,
                     ids[block],
                     cosines[block],
                     votes[block],

@@ -22,8 +22,8 @@ import numpy as np
 
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
 from shortlist.files import safetensors_header, write_atomically
-from shortlist.kernels.shortlists import best_of_row, top_columns
 from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_k import best_of_row, top_columns
 
 # At 90,000 vectors, comparing with all of them takes 0.7 ms a query in batches, graphs at a recall of 96 % take 1.2 ms,
 # and there is no graph to build. More vectors would make a query that comes alone slow: here it takes 9 ms.

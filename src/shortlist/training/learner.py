@@ -198,8 +198,7 @@ def chosen_device(name: str) -> torch.device:
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """Run the block with this many threads in numba and torch (None: as many as there are cores)."""
-    # When numba's threads start they set torch's number of threads, too; so they come first.
+    """Run the block with this many threads in kernels and torch (None: one per core)."""
     with use_threads(threads) as n_threads:
         before = torch.get_num_threads()
         torch.set_num_threads(n_threads)
