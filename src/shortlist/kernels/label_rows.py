@@ -18,7 +18,6 @@ from shortlist.kernels.threads import parallel_kernel
 MEMORY = 1000
 EPSILON = np.float32(1e-8)
 
-RUN = 256  # numbers that stay in the cache between two loops
 LOG2_E = np.float32(1 / math.log(2))
 SMALLEST = np.float32(-126)
 # Coefficients of 2^f for |f| up to 1/2 and of 2·atanh(u) for u up to 1/3, accurate to six digits.
@@ -106,28 +105,21 @@ def entropy_row(logits, slopes, scale):
     `math.exp` and `math.log1p` would be called number by number; this code becomes SIMD instructions. e^-|z| is
     2^n · 2^f, with a polynomial for f and n in the exponent's bits; log(1 + t) is the series of 2·atanh(t / (2 + t)).
     """
-    powers = np.empty(RUN, np.int32)
-    factors = powers.view(np.float32)
     total = np.float32(0)
-    for begin in range(0, len(logits), RUN):
-        n = min(RUN, len(logits) - begin)
-        z, out = logits[begin : begin + n], slopes[begin : begin + n]
-        for i in range(n):
-            x = abs(z[i]) * -LOG2_E
-            x = x if x > SMALLEST else SMALLEST
-            whole = np.float32(math.floor(x + np.float32(0.5)))
-            f = x - whole
-            powers[i] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-            out[i] = EXP2[0] + f * (
-                EXP2[1] + f * (EXP2[2] + f * (EXP2[3] + f * (EXP2[4] + f * (EXP2[5] + f * EXP2[6]))))
-            )
-        for i in range(n):
-            t = out[i] * factors[i]
-            u = t / (np.float32(2) + t)
-            s = u * u
-            log = u * (LOG[0] + s * (LOG[1] + s * (LOG[2] + s * (LOG[3] + s * (LOG[4] + s * LOG[5])))))
-            total += log + max(z[i], np.float32(0))
-            out[i] = scale * (np.float32(1) if z[i] >= 0 else t) / (np.float32(1) + t)
+    for i in range(len(logits)):
+        z = logits[i]
+        x = abs(z) * -LOG2_E
+        x = x if x > SMALLEST else SMALLEST
+        whole = np.float32(math.floor(x + np.float32(0.5)))
+        f = x - whole
+        power = np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+        t = EXP2[0] + f * (EXP2[1] + f * (EXP2[2] + f * (EXP2[3] + f * (EXP2[4] + f * (EXP2[5] + f * EXP2[6])))))
+        t *= power
+        u = t / (np.float32(2) + t)
+        s = u * u
+        log = u * (LOG[0] + s * (LOG[1] + s * (LOG[2] + s * (LOG[3] + s * (LOG[4] + s * LOG[5])))))
+        total += log + max(z, np.float32(0))
+        slopes[i] = scale * (np.float32(1) if z >= 0 else t) / (np.float32(1) + t)
     return total
 
 

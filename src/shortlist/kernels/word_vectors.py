@@ -32,7 +32,7 @@ def _count_contexts(row, tokens, indptr, starts, ends, contexts, skip_own, count
     return n_touched
 
 
-@parallel_kernel(shares=STRIDE)
+@parallel_kernel(n_shares=STRIDE)
 def positive_information(
     begin,
     end,
@@ -78,7 +78,7 @@ def positive_information(
                 out_indptr[row + 1] = at
 
 
-@parallel_kernel(shares=STRIDE, fastmath={"contract"})
+@parallel_kernel(n_shares=STRIDE, fastmath={"contract"})
 def sparse_times_dense(begin, end, indptr, columns, values, dense, out):
     """out = sparse (CSR) · dense, all float32."""
     for share in range(begin, end):
