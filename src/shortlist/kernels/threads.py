@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
 from inspect import signature
@@ -23,13 +23,13 @@ SHARES_PER_THREAD = 4
 
 
 class _Local(threading.local):
-    """The number of kernel threads that this thread may use; None: one per core."""
+    """What belongs to a thread: the number that `use_threads` set, and whether it works on a share."""
 
-    n_threads: int | None = None
-    is_worker = False
+    n_threads: int | None = None  # None: one per core
+    in_share = False
 
     def limit(self) -> int:
-        if self.is_worker:
+        if self.in_share:
             return 1
         return n_cores() if self.n_threads is None else self.n_threads
 
@@ -40,7 +40,7 @@ class _Process:
     lock = threading.Lock()
     pool: ThreadPoolExecutor | None = None
     n_blas_users = 0
-    blas_threads: tuple[int, ...] = ()
+    blas_threads: Sequence[int] = ()
 
 
 _local = _Local()
@@ -65,7 +65,7 @@ class use_threads:
 
     def __enter__(self) -> int:
         self._before = _local.n_threads
-        if self._threads == 1 or _local.is_worker:
+        if self._threads == 1 or _local.in_share:
             _local.n_threads = 1
         else:
             _local.n_threads = n_cores() if self._threads is None else min(self._threads, n_cores())
@@ -83,10 +83,9 @@ class use_cores(use_threads):
             # BLAS has one number of threads for the process: the first user sets it, the last one restores it.
             with _Process.lock:
                 if not _Process.n_blas_users:
-                    _Process.blas_threads = tuple(library.num_threads for library in _blas_libraries())
+                    _Process.blas_threads = [library.num_threads for library in _blas_libraries()]
                 _Process.n_blas_users += 1
-                for library in _blas_libraries():
-                    library.set_num_threads(min(self._threads, library.num_threads))
+                _set_blas_threads([min(self._threads, library.num_threads) for library in _blas_libraries()])
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
@@ -95,8 +94,7 @@ class use_cores(use_threads):
             with _Process.lock:
                 _Process.n_blas_users -= 1
                 if not _Process.n_blas_users:
-                    for library, n_threads in zip(_blas_libraries(), _Process.blas_threads, strict=True):
-                        library.set_num_threads(n_threads)
+                    _set_blas_threads(_Process.blas_threads)
 
 
 @cache
@@ -104,6 +102,14 @@ def _blas_libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set_blas_threads(numbers: Sequence[int]) -> None:
+    for library, n_threads in zip(_blas_libraries(), numbers, strict=True):
+        # Since 3.7, threadpoolctl ignores all threads but the first one that sets a number. Here a lock does the same.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
+        library.set_num_threads(n_threads)
 
 
 def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
@@ -118,22 +124,26 @@ def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
         return
     waiting = deque(range(n_shares))
 
+    def next_share() -> int | None:
+        try:
+            return waiting.popleft()
+        except IndexError:
+            return None
+
     def work_through() -> None:
-        with use_threads(1):
-            while waiting:
-                try:
-                    share = waiting.popleft()
-                except IndexError:  # another thread took the last one
-                    return
-                try:
-                    work(share)
-                except BaseException:
-                    waiting.clear()
-                    raise
+        _local.in_share = True
+        try:
+            for share in iter(next_share, None):
+                work(share)
+        except BaseException:
+            waiting.clear()
+            raise
+        finally:
+            _local.in_share = False
 
     with _Process.lock:
         if _Process.pool is None:
-            _Process.pool = ThreadPoolExecutor(n_cores(), "shortlist", _become_worker)
+            _Process.pool = ThreadPoolExecutor(n_cores(), "shortlist")
         pool = _Process.pool
     helpers = [pool.submit(work_through) for _ in range(n_threads - 1)]
     try:
@@ -143,10 +153,6 @@ def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
         errors = [helper.exception() for helper in helpers if not helper.cancel()]
     for error in filter(None, errors):
         raise error
-
-
-def _become_worker() -> None:
-    _local.is_worker = True
 
 
 def run_ranges(serial: Callable, n: int, minimum: int, *arguments: Any) -> None:
