@@ -17,13 +17,13 @@ import statistics
 import time
 
 import shortlist  # noqa: F401 isort: skip - before torch, for it tells OpenMP's threads how to wait
-import numba
 import numpy as np
 import torch
 from torch import nn
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.heads.label_rows import LabelRows
+from shortlist.kernels.threads import n_cores
 from shortlist.tables import plain
 
 RATE = 0.002
@@ -73,8 +73,7 @@ class Plain:
 
 
 def use_exactly(threads):
-    """This many threads in torch. numba's pool must have started before: it resets torch's number when it does."""
-    numba.get_num_threads()
+    """This many threads in torch."""
     torch.set_num_threads(threads)
 
 
@@ -106,7 +105,7 @@ def run(n_labels, features, positives, threads, repeats):
 
 
 def main():
-    cores = numba.config.NUMBA_NUM_THREADS
+    cores = n_cores()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=int, default=33_000)
     parser.add_argument("--features", type=int, default=480)

@@ -29,7 +29,6 @@ from itertools import islice
 from unittest import mock
 
 import shortlist  # noqa: F401 isort: skip - before torch, for it tells OpenMP's threads how to wait
-import numba
 import numpy as np
 import torch
 from torch import nn
@@ -39,6 +38,7 @@ from shortlist.encoders.dropout import Dropout
 from shortlist.encoders.inception import STRIDE, InceptionEncoder
 from shortlist.heads.block import ResidualBlock
 from shortlist.heads.label_rows import LabelRows
+from shortlist.kernels.threads import n_cores
 from shortlist.labels.tree import LabelTree
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 from shortlist.tables import plain
@@ -95,8 +95,7 @@ class Step:
 
 
 def use_exactly(threads):
-    """This many threads in torch. numba's pool must have started before: it resets torch's number when it does."""
-    numba.get_num_threads()
+    """This many threads in torch."""
     torch.set_num_threads(threads)
 
 
@@ -310,7 +309,7 @@ def run(sizes, n_texts, name, make_side, batch_size, warm_up, repeats):
 
 
 def main():
-    cores = numba.config.NUMBA_NUM_THREADS
+    cores = n_cores()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=int, default=131_072)
     parser.add_argument("--clusters", type=int, default=16_384)

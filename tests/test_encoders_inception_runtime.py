@@ -15,7 +15,7 @@ from scipy.special import erf
 from shortlist.arrays import Ragged
 from shortlist.encoders.inception_runtime import BLOCK, InceptionRuntime
 from shortlist.errors import ModelError
-from shortlist.kernels.inception import join_taps
+from shortlist.kernels.encoders import join_taps
 from shortlist.training.batches import padded
 
 torch = pytest.importorskip("torch")

@@ -282,7 +282,7 @@ def kill():
 @pytest.mark.slow
 class TestProcesses:
     def test_leave_the_same_model(self, data, tmp_path, monkeypatch):
-        monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 6)
+        monkeypatch.setattr("shortlist.model.ensemble_training.n_cores", lambda: 6)
         for parallel, threads in ((1, None), (2, 3), (8, 2)):
             model = train_ensemble(Pretence, data, PretenceOptions(), 3, parallel)
             assert [member.options for member in model.members] == [{"seed": i, "threads": threads} for i in range(3)]

@@ -6,7 +6,6 @@ import itertools
 from contextlib import nullcontext
 from dataclasses import replace
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,7 +178,7 @@ class TestLearn:
                 monkeypatch.setattr(word_rows, "use_threads", shares_of(n_shares))
                 assert_equal(learn(features, labels, 17, candidates), expected)
 
-    @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="numba was started with one thread")
+    @pytest.mark.skipif(n_cores() < 2, reason="there is one core")
     def test_threads_change_not_a_bit(self):
         features, labels, candidates = random_problem(2, 200, 40, 30, 8)
         one, two = (learn(features, labels, 30, candidates, threads=threads) for threads in (1, 2))

@@ -12,7 +12,8 @@ from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import ModelError
-from shortlist.kernels.bags import sum_words, weigh_texts
+from shortlist.kernels.encoders import sum_words
+from shortlist.kernels.words import weigh_texts
 from shortlist.text import TfIdf
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.kernels.shortlists import labels_of_centres
+from shortlist.kernels.candidates import labels_of_centres
 from shortlist.model.deepxml import LEAST_VOTES, Blend
 from shortlist.model.reranker import Mixture
 from shortlist.odds import SUREST

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from shortlist.kernels import label_leaves, label_tree
-from shortlist.kernels.balanced_cut import cut, kth_largest, shares
-from shortlist.kernels.splitmix import below, mix
+from shortlist.kernels.label_leaves import split_sizes
+from shortlist.kernels.random import below, mix
+from shortlist.kernels.top_k import mark_top
 
 some_scores = st.lists(st.sampled_from([-1.5, -1.0, 0.0, 0.25, 1.0, 2.0]) | st.floats(-3, 3, width=32), min_size=2)
 
@@ -20,11 +21,10 @@ def test_cut_gives_the_highest_to_the_left_and_the_first_among_equals(scores, da
     scores = np.array(scores, np.float32)
     n_left = data.draw(st.integers(1, len(scores)))
     is_left = np.zeros(len(scores), np.bool_)
-    moved = cut(scores, n_left, np.empty_like(scores), is_left)
+    n_changed = mark_top(scores, n_left, is_left)
     assert set(np.flatnonzero(is_left)) == set(np.argsort(-scores, kind="stable")[:n_left])
-    assert moved == n_left
-    assert cut(scores, n_left, np.empty_like(scores), is_left) == 0
-    assert kth_largest(scores, n_left, np.empty_like(scores)) == np.sort(scores)[::-1][n_left - 1]
+    assert n_changed == n_left
+    assert mark_top(scores, n_left, is_left) == 0
 
 
 @settings(max_examples=200, deadline=None)
@@ -37,7 +37,7 @@ def test_shares_lead_to_leaves_that_differ_by_at_most_one(data, n_clusters):
         if clusters == 1:
             sizes.append(rows)
             continue
-        left_clusters, left_rows = shares(rows, clusters)
+        left_clusters, left_rows = split_sizes(rows, clusters)
         nodes += [(left_rows, left_clusters), (rows - left_rows, clusters - left_clusters)]
     assert sum(sizes) == n_rows and len(sizes) == n_clusters
     assert max(sizes) - min(sizes) <= 1

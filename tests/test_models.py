@@ -17,7 +17,7 @@ from scipy import sparse
 
 import shortlist
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.kernels.top_labels import top_labels
+from shortlist.kernels.candidates import top_labels
 from shortlist.model.format import escaped, unescaped
 
 N_TOPICS = 20
@@ -513,8 +513,8 @@ small_numbers = st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, -0.5])
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 5), st.integers(1, 6), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3), st.data())
-def test_top_labels_equals_a_dense_product(n_texts, n_words, n_labels, k, n_chunks, data):
+@given(st.integers(0, 5), st.integers(1, 6), st.integers(1, 7), st.integers(1, 4), st.data())
+def test_top_labels_equals_a_dense_product(n_texts, n_words, n_labels, k, data):
     texts = data.draw(hnp.arrays(np.float32, (n_texts, n_words), elements=small_numbers))
     weights = data.draw(hnp.arrays(np.float32, (n_words, n_labels), elements=small_numbers))
     sparse_texts, sparse_weights = sparse.csr_array(texts), sparse.csr_array(weights)
@@ -527,7 +527,6 @@ def test_top_labels_equals_a_dense_product(n_texts, n_words, n_labels, k, n_chun
         sparse_weights.indices.astype(np.int32),
         sparse_weights.data,
         n_labels,
-        n_chunks,
         ids,
         scores,
     )

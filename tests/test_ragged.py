@@ -11,7 +11,7 @@ from scipy import sparse
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data import Dataset, Texts
 from shortlist.errors import DataError
-from shortlist.kernels.rows import SHORT_ROW, first_in_row
+from shortlist.kernels.ragged import SHORT_ROW, first_in_row
 
 lists_of_rows = st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=12)
 strings = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=30)

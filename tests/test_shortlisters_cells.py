@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +9,8 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.kernels.shortlists import search_cells
+from shortlist.kernels.candidates import search_cells
+from shortlist.kernels.threads import n_cores
 from shortlist.shortlisters import cells as cells_module
 from shortlist.shortlisters.cells import CellIndex
 from shortlist.shortlisters.centres import unit
@@ -135,7 +135,7 @@ class TestSearch:
             with pytest.raises(DataError, match="the index has 12 dimensions"):
                 index.search(queries, 1, 1)
 
-    @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="numba was started with one thread")
+    @pytest.mark.skipif(n_cores() < 2, reason="there is one core")
     def test_threads_change_nothing(self, index):
         queries = clustered(50, 12, 6)
         one, two = (index.search(queries, 7, 5, threads) for threads in (1, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,17 +12,10 @@ from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.heads import runtime
 from shortlist.heads.runtime import HeadRuntime
-from shortlist.kernels.shortlists import (
-    add_wanted,
-    best_of_candidates,
-    best_of_clusters,
-    best_of_row,
-    join_shortlists,
-    score_all_rows,
-    score_rows,
-    top_columns,
-    top_of,
-)
+from shortlist.kernels.candidates import add_wanted, join_shortlists
+from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
+from shortlist.kernels.threads import n_cores
+from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns, top_k
 from shortlist.model.best import best_of
 from shortlist.shortlisters.clusters import top_clusters, with_positives
 
@@ -78,12 +70,12 @@ class TestTopOf:
         }[kind].astype(np.float32)
         for k in {1, n, int(rng.integers(1, n + 1))}:
             canvas = np.full(k + 2, -7, np.int32)
-            top_of(scores, k, canvas[1:-1])
+            top_k(scores, k, canvas[1:-1])
             assert canvas.tolist() == [-7, *sorted(best_first(scores, k).tolist()), -7]
 
     def test_of_zeros_with_either_sign_the_first(self):
         chosen = np.empty(1, np.int32)
-        top_of(np.asarray([-0.0, 0.0], np.float32), 1, chosen)
+        top_k(np.asarray([-0.0, 0.0], np.float32), 1, chosen)
         assert chosen.tolist() == [0]
 
 
@@ -314,7 +306,7 @@ class TestBestOfAll:
         assert ids.tolist() == [[-7, -7], [0, 1], [0, 1], [-7, -7]]
 
 
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="numba was started with one thread")
+@pytest.mark.skipif(n_cores() < 2, reason="there is one core")
 def test_threads_change_nothing():
     rng = np.random.default_rng(1)
     head = HeadRuntime(

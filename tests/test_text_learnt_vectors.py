@@ -11,7 +11,7 @@ from scipy import sparse
 from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
-from shortlist.kernels.vectors import sparse_times_dense
+from shortlist.kernels.word_vectors import sparse_times_dense
 from shortlist.text import learnt_vectors
 from shortlist.text.learnt_vectors import learn_vectors
 

@@ -15,7 +15,7 @@ from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.report import Report
 from shortlist.data.texts import Texts
-from shortlist.kernels.rows import first_in_row
+from shortlist.kernels.ragged import first_in_row
 from shortlist.kernels.strings import StringTable, pack
 
 ROWS_PER_BLOCK = 8192

@@ -32,7 +32,7 @@ from shortlist.data.texts import Texts
 from shortlist.data.values import VALID_TEXT, BadRow, checked_label, checked_text, checked_weights, shortened
 from shortlist.errors import DataError
 from shortlist.files import PACKED
-from shortlist.kernels.rows import first_in_row
+from shortlist.kernels.ragged import first_in_row
 from shortlist.lazy import sparse
 
 PREFIXES = {"train": ("trn", "train"), "validation": ("val", "valid", "dev"), "test": ("tst", "test")}

@@ -16,7 +16,7 @@ from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.rows import first_in_row
+from shortlist.kernels.ragged import first_in_row
 from shortlist.kernels.strings import StringTable
 
 TRAIN, VALIDATION, TEST = range(3)

@@ -9,7 +9,7 @@ import numpy as np
 
 from shortlist.arrays import counts_to_indptr, row_numbers
 from shortlist.errors import DataError
-from shortlist.kernels.rows import copy_rows
+from shortlist.kernels.ragged import copy_rows
 from shortlist.kernels.strings import pack, unpack
 
 

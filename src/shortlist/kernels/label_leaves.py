@@ -1,18 +1,17 @@
 """The last levels of a label tree: a small node is split into all its leaves from its matrix of cosines.
 
-Once the cosines between the rows of a node are known, moving a row costs a few additions instead of a pass
-over words. So here one can afford what would be too slow higher up: after the recursive 2-means, single
-labels are exchanged between any two leaves of the node as long as that raises the sum of |S| over the
-leaves (S: the sum of a leaf's rows).
+Once the cosines between the rows of a node are known, moving a row costs a few additions instead of a pass over words.
+That allows what would be too slow higher up: after the recursive 2-means, single labels are exchanged between any two
+leaves as long as that raises the sum of |S| over the leaves, where S is the sum of a leaf's rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from shortlist.kernels.balanced_cut import cut, shares
-from shortlist.kernels.splitmix import below, mix
+from shortlist.kernels.compile import kernel
+from shortlist.kernels.random import below, mix
+from shortlist.kernels.top_k import mark_top
 
 MAX_ITERATIONS = 20
 MAX_SWEEPS = 8
@@ -20,9 +19,31 @@ SMALLEST_GAIN = np.float32(1e-5)
 SMALLEST_SQUARE = np.float32(1e-12)
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def split_sizes(n_rows, n_clusters):
+    """How many clusters and rows go to the left half, so that the sizes of all leaves differ by at most one."""
+    left_clusters = (n_clusters + 1) // 2
+    size, n_larger = n_rows // n_clusters, n_rows % n_clusters
+    left_larger = (n_larger * left_clusters + n_clusters // 2) // n_clusters
+    return left_clusters, left_clusters * size + left_larger
+
+
+@kernel
+def partition(values, is_left, n_left, out):
+    """Copy the values with those of the left half first; each half keeps its order."""
+    to_left, to_right = 0, n_left
+    for i in range(len(values)):
+        if is_left[i]:
+            out[to_left] = values[i]
+            to_left += 1
+        else:
+            out[to_right] = values[i]
+            to_right += 1
+
+
+@kernel
 def split_into_leaves(rows, n_words, seed, order, ends):
-    """Write the rows of a compact node in leaf order, and where each of its len(ends) leaves ends in it."""
+    """Write the rows of a compact node in the order of its len(ends) leaves, and the end of each leaf."""
     for i in range(len(order)):
         order[i] = i
     ends[0] = len(order)
@@ -32,74 +53,58 @@ def split_into_leaves(rows, n_words, seed, order, ends):
         exchange(cosines, order, ends)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def all_cosines(rows, n_words):
-    """Row · row for all pairs. The longer row is spread out, so a pair costs what the shorter one has."""
+    """The dot products of all pairs of rows. The longer row is made dense: a pair costs as much as the shorter one."""
     indptr, indices, data = rows.indptr, rows.indices, rows.data
     n = len(rows.private)
     cosines = np.empty((n, n), np.float32)
-    spread = np.zeros(n_words, np.float32)
+    dense = np.zeros(n_words, np.float32)
     for i in range(n):
         length = indptr[i + 1] - indptr[i]
         for p in range(indptr[i], indptr[i + 1]):
-            spread[indices[p]] = data[p]
+            dense[indices[p]] = data[p]
         for j in range(n):
             other_length = indptr[j + 1] - indptr[j]
             if other_length < length or (other_length == length and j <= i):
                 product = np.float32(0)
                 for p in range(indptr[j], indptr[j + 1]):
-                    product += data[p] * spread[indices[p]]
+                    product += data[p] * dense[indices[p]]
                 cosines[i, j] = product
                 cosines[j, i] = product
         cosines[i, i] += rows.private[i]
         for p in range(indptr[i], indptr[i + 1]):
-            spread[indices[p]] = 0
+            dense[indices[p]] = 0
     return cosines
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def halve_repeatedly(cosines, seed, order, ends):
-    """Balanced 2-means from one node, which ends[0] closes, to len(ends) leaves."""
-    n, n_leaves = len(order), len(ends)
-    is_left = np.empty(n, np.bool_)
-    before = np.empty(n, order.dtype)
-    # One node a line: where it ends, its leaves.
-    nodes, next_nodes = np.empty((n_leaves, 2), np.int64), np.empty((n_leaves, 2), np.int64)
-    nodes[0, 0], nodes[0, 1] = n, n_leaves
-    n_nodes = 1
-    while n_nodes < n_leaves:
-        start, n_next = 0, 0
-        for node in range(n_nodes):
-            end, leaves = nodes[node, 0], nodes[node, 1]
-            if leaves > 1:
-                left_leaves, n_left = shares(end - start, leaves)
-                for i in range(start, end):
-                    before[i] = order[i]
+    """Balanced 2-means, level by level, from one node to len(ends) leaves."""
+    is_left = np.empty(len(order), np.bool_)
+    nodes = [(len(order), len(ends))]  # where each node ends, and how many leaves it has
+    while len(nodes) < len(ends):
+        next_nodes = nodes[:0]
+        start = 0
+        for end, n_leaves in nodes:
+            if n_leaves > 1:
+                left_leaves, n_left = split_sizes(end - start, n_leaves)
+                before = order[start:end].copy()
                 seed = mix(seed)
-                halve(cosines, before[start:end], n_left, seed, is_left[start:end])
-                to_left, to_right = start, start + n_left
-                for i in range(start, end):
-                    if is_left[i]:
-                        order[to_left] = before[i]
-                        to_left += 1
-                    else:
-                        order[to_right] = before[i]
-                        to_right += 1
-                next_nodes[n_next, 0], next_nodes[n_next, 1] = start + n_left, left_leaves
-                n_next += 1
-                leaves -= left_leaves
-            next_nodes[n_next, 0], next_nodes[n_next, 1] = end, leaves
-            n_next += 1
+                halve(cosines, before, n_left, seed, is_left[start:end])
+                partition(before, is_left[start:end], n_left, order[start:end])
+                next_nodes.append((start + n_left, left_leaves))
+                n_leaves -= left_leaves
+            next_nodes.append((end, n_leaves))
             start = end
-        nodes, next_nodes = next_nodes, nodes
-        n_nodes = n_next
-    for leaf in range(n_leaves):
-        ends[leaf] = nodes[leaf, 0]
+        nodes = next_nodes
+    for leaf in range(len(ends)):
+        ends[leaf] = nodes[leaf][0]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def halve(cosines, rows, n_left, seed, is_left):
-    """2-means over some rows, as `split_rows` does it, but from cosines: to_left[i] = row i · S_left."""
+    """2-means over some rows as in `split_rows`, but from cosines: to_left[i] = row i · S_left."""
     n = len(rows)
     one = rows[below(mix(seed), n)]
     other = rows[0]
@@ -107,7 +112,6 @@ def halve(cosines, rows, n_left, seed, is_left):
         if cosines[one, rows[i]] < cosines[one, other]:
             other = rows[i]
     scores = np.empty(n, np.float32)
-    scratch = np.empty(n, np.float32)
     was_left = np.zeros(n, np.bool_)
     to_all = np.zeros(n, np.float32)
     to_left = np.zeros(n, np.float32)
@@ -117,7 +121,7 @@ def halve(cosines, rows, n_left, seed, is_left):
         for j in range(n):
             to_all[j] += cosines[rows[i], rows[j]]
     for _ in range(MAX_ITERATIONS):
-        if cut(scores, n_left, scratch, is_left) == 0:
+        if mark_top(scores, n_left, is_left) == 0:
             break
         for i in range(n):
             if is_left[i] != was_left[i]:
@@ -136,12 +140,12 @@ def halve(cosines, rows, n_left, seed, is_left):
             scores[i] = to_left[i] * left_scale - (to_all[i] - to_left[i]) * right_scale
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def exchange(cosines, order, ends):
-    """Exchange labels between leaves while that helps.
+    """Exchange labels between leaves while that raises the sum of |S|.
 
-    A label is tried against the labels of those leaves only that pull it more than the rest of its own leaf
-    does: where two labels gain by changing places, this is nearly always true of one of them.
+    A label is tried only against leaves that it is closer to than to the rest of its own leaf: where an exchange of
+    two labels helps, this is nearly always true of one of them.
     """
     n, n_leaves = len(order), len(ends)
     leaf_of = np.empty(n, np.int64)

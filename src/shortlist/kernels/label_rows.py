@@ -1,7 +1,7 @@
-"""One pass over the label rows that anybody in a batch wants: scores, loss, gradients and the update, row by row.
+"""A training step on the rows of the labels that a batch needs: scores, loss, gradients and update in one pass.
 
-A row of weights and its gradient are touched once, while they are in cache; no matrix of logits and no dense
-gradient ever exists. The rows of a cluster lie side by side, so they are scored and moved together.
+A row of weights and its gradient are touched once, while they are in cache; there is no tensor of logits and no dense
+gradient. The rows of a cluster are contiguous, so they are scored and updated together.
 """
 
 from __future__ import annotations
@@ -9,64 +9,52 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
 
-# Sums may be reordered and fused, which is what makes them fast; NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
+from shortlist.kernels.classifier import dots
+from shortlist.kernels.compile import FAST, kernel
+from shortlist.kernels.threads import parallel_kernel
 
-# As in Adam: squares are averaged over about 1,000 steps, and no root is smaller than this.
+# As in Adam: squared gradients are averaged over about 1,000 steps, and epsilon is added to their root.
 MEMORY = 1000
 EPSILON = np.float32(1e-8)
 
-RUN = 256  # numbers that stay in the cache between two loops
 LOG2_E = np.float32(1 / math.log(2))
 SMALLEST = np.float32(-126)
-# 2^f for f from -1/2 to 1/2, and 2·atanh(u) for u to 1/3: good to six digits.
+# Coefficients of 2^f for |f| up to 1/2 and of 2·atanh(u) for u up to 1/3, accurate to six digits.
 EXP2 = tuple(np.float32(math.log(2) ** k / math.factorial(k)) for k in range(7))
 LOG = tuple(np.float32(2 / (2 * k + 1)) for k in range(6))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def samples_by_cluster(clusters, n_clusters):
-    """Turn "the clusters of each sample" round: (clusters wanted, bounds, samples in rising order)."""
-    n_samples, n_each = clusters.shape
+    """Invert the clusters of each sample (-1: none): the clusters wanted, and the samples that want each of them.
+
+    Samples of the i-th wanted cluster are `samples[bounds[i]:bounds[i + 1]]`, in increasing order.
+    """
     counts = np.zeros(n_clusters + 1, np.int64)
-    for sample in range(n_samples):
-        for i in range(n_each):
-            if clusters[sample, i] >= 0:
-                counts[clusters[sample, i] + 1] += 1
-    n_wanted = 0
-    for cluster in range(n_clusters):
-        if counts[cluster + 1] > 0:
-            n_wanted += 1
-        counts[cluster + 1] += counts[cluster]
-    samples = np.empty(counts[n_clusters], np.int32)
-    filled = counts[:-1].copy()
-    for sample in range(n_samples):
-        for i in range(n_each):
-            cluster = clusters[sample, i]
+    for cluster in clusters.flat:
+        if cluster >= 0:
+            counts[cluster + 1] += 1
+    wanted = np.flatnonzero(counts[1:]).astype(np.int32)
+    filled = np.cumsum(counts)
+    bounds = np.append(filled[wanted], filled[-1])
+    samples = np.empty(filled[-1], np.int32)
+    for sample in range(len(clusters)):
+        for cluster in clusters[sample]:
             if cluster >= 0:
                 samples[filled[cluster]] = sample
                 filled[cluster] += 1
-    wanted = np.empty(n_wanted, np.int32)
-    bounds = np.zeros(n_wanted + 1, np.int64)
-    n_wanted = 0
-    for cluster in range(n_clusters):
-        if counts[cluster + 1] > counts[cluster]:
-            wanted[n_wanted] = cluster
-            bounds[n_wanted + 1] = counts[cluster + 1]
-            n_wanted += 1
     return wanted, bounds, samples
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def even_shares(wanted, bounds, starts, n_shares):
-    """Cut the wanted clusters into runs of about equal work (rows read, and samples times rows)."""
+    """Cut the wanted clusters into contiguous shares of about equal work: the bounds of the shares."""
     work = np.empty(len(wanted) + 1, np.float64)
     work[0] = 0.0
     for i in range(len(wanted)):
         rows = starts[wanted[i] + 1] - starts[wanted[i]]
-        # Reading and writing a row with its moments costs about as much as four samples' arithmetic on it.
+        # Reading and writing a row with its moments costs about as much as the arithmetic for four samples.
         work[i + 1] = work[i] + rows * (4 + bounds[i + 1] - bounds[i])
     cuts = np.empty(n_shares + 1, np.int64)
     for share in range(n_shares + 1):
@@ -75,33 +63,7 @@ def even_shares(wanted, bounds, starts, n_shares):
     return cuts
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
-def dot(a, b):
-    """The sum of products; `a` may be in 8 bits."""
-    total = np.float32(0)
-    for i in range(len(a)):
-        total += np.float32(a[i]) * b[i]
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
-def dots(rows, vector, out):
-    """The dot product of each row with the vector; four at a time, so that the vector is read once for four."""
-    n, last = len(rows), len(rows) - len(rows) % 4
-    for r in range(0, last, 4):
-        a, b, c, d = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
-        sum_a, sum_b, sum_c, sum_d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-        for i in range(len(vector)):
-            sum_a += np.float32(a[i]) * vector[i]
-            sum_b += np.float32(b[i]) * vector[i]
-            sum_c += np.float32(c[i]) * vector[i]
-            sum_d += np.float32(d[i]) * vector[i]
-        out[r], out[r + 1], out[r + 2], out[r + 3] = sum_a, sum_b, sum_c, sum_d
-    for r in range(last, n):
-        out[r] = dot(rows[r], vector)
-
-
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
+@kernel(fastmath=FAST, forceinline=True)
 def _add_rows(target, factors, rows, which):
     """target += the sum of factors[j] · rows[which[j]]; four at a time, so that the target is read once for four."""
     n, last = len(which), len(which) - len(which) % 4
@@ -116,12 +78,12 @@ def _add_rows(target, factors, rows, which):
             target[i] += factor * row[i]
 
 
-# Inlined: of two copies it would be chance which one runs, and they may round in different ways.
-@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy", forceinline=True)
+# Inlined for the same reason as `dot`.
+@kernel(fastmath=FAST, error_model="numpy", forceinline=True)
 def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate):
-    """Move a row and its bias against their gradients, each measured by the root of its mean square so far.
+    """Update a row and its bias, each with its gradient divided by the root of its mean square.
 
-    The mean is over all steps that saw the row, and over the last `MEMORY` of them or so once there were more.
+    The mean is over all steps that saw the row; after `MEMORY` steps it is an exponential moving average.
     """
     seen[row] += 1
     share = np.float32(max(1 / MEMORY, 1 / seen[row]))
@@ -136,49 +98,44 @@ def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, b
     biases[row] -= rate * bias_gradient / (math.sqrt(bias_squares[row]) + EPSILON)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy", forceinline=True)
+@kernel(fastmath=FAST, error_model="numpy", forceinline=True)
 def entropy_row(logits, slopes, scale):
-    """Binary cross-entropy of logits against "no" for all, and its slopes; the caller puts the "yes" right.
+    """The sum of binary cross-entropies if all labels are negative, and their slopes; the caller corrects positives.
 
-    `math.exp` and `math.log1p` are called number by number; what stands here becomes SIMD code. e^-|z| is 2^n · 2^f,
-    with f in a polynomial and n in the exponent's bits; log(1 + t) is the series of 2·atanh(t / (2 + t)).
+    `math.exp` and `math.log1p` would be called number by number; this code becomes SIMD instructions. e^-|z| is
+    2^n · 2^f, with a polynomial for f and n in the exponent's bits; log(1 + t) is the series of 2·atanh(t / (2 + t)).
     """
-    powers = np.empty(RUN, np.int32)
-    factors = powers.view(np.float32)
     total = np.float32(0)
-    for begin in range(0, len(logits), RUN):
-        n = min(RUN, len(logits) - begin)
-        z, out = logits[begin : begin + n], slopes[begin : begin + n]
-        for i in range(n):
-            x = abs(z[i]) * -LOG2_E
-            x = x if x > SMALLEST else SMALLEST
-            whole = np.float32(math.floor(x + np.float32(0.5)))
-            f = x - whole
-            powers[i] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-            out[i] = EXP2[0] + f * (
-                EXP2[1] + f * (EXP2[2] + f * (EXP2[3] + f * (EXP2[4] + f * (EXP2[5] + f * EXP2[6]))))
-            )
-        for i in range(n):
-            t = out[i] * factors[i]
-            u = t / (np.float32(2) + t)
-            s = u * u
-            log = u * (LOG[0] + s * (LOG[1] + s * (LOG[2] + s * (LOG[3] + s * (LOG[4] + s * LOG[5])))))
-            total += log + max(z[i], np.float32(0))
-            out[i] = scale * (np.float32(1) if z[i] >= 0 else t) / (np.float32(1) + t)
+    for i in range(len(logits)):
+        z = logits[i]
+        x = abs(z) * -LOG2_E
+        x = x if x > SMALLEST else SMALLEST
+        whole = np.float32(math.floor(x + np.float32(0.5)))
+        f = x - whole
+        power = np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+        t = EXP2[0] + f * (EXP2[1] + f * (EXP2[2] + f * (EXP2[3] + f * (EXP2[4] + f * (EXP2[5] + f * EXP2[6])))))
+        t *= power
+        u = t / (np.float32(2) + t)
+        s = u * u
+        log = u * (LOG[0] + s * (LOG[1] + s * (LOG[2] + s * (LOG[3] + s * (LOG[4] + s * LOG[5])))))
+        total += log + max(z, np.float32(0))
+        slopes[i] = scale * (np.float32(1) if z >= 0 else t) / (np.float32(1) + t)
     return total
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def entropy(logits, biases, scale, slopes, losses):
-    """Add the biases to the logits (samples × labels); slopes of all and the loss of each sample, as `entropy_row`."""
-    for sample in prange(len(logits)):
+@parallel_kernel(rows="logits", minimum=32)
+def entropy(begin, end, logits, biases, scale, slopes, losses):
+    """Add the biases to the logits (samples × labels), then `entropy_row` of each sample."""
+    for sample in range(begin, end):
         for i in range(len(biases)):
             logits[sample, i] += biases[i]
         losses[sample] += entropy_row(logits[sample], slopes[sample], scale)
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
+@parallel_kernel(rows="losses", fastmath=FAST)
 def cluster_step(
+    begin,
+    end,
     weights,
     biases,
     mean_squares,
@@ -197,111 +154,58 @@ def cluster_step(
     gradients,
     losses,
 ):
-    """A training step on the rows of the wanted clusters.
+    """A training step on the rows of the wanted clusters, which may be single rows.
 
-    `positive_rows` (rising) and `positive_samples` are the pairs that are "yes"; the sample of each must be
-    among those that want the row's cluster. `gradients` (shares × samples × features, zero) and `losses` take
-    one result for each share of the work, so that the sums come out the same whatever thread did what.
+    wanted, bounds, samples           from `samples_by_cluster`
+    positive_rows, positive_samples   the positive pairs by increasing row; each sample must want its row's cluster
+    cuts                              shares of the work, from `even_shares`
+    gradients, losses                 the gradient for the features (shares × samples × features, zero at first) and
+                                      the loss, one per share: their sums do not depend on which thread did what
     """
-    n_features = features.shape[1]
-    for share in prange(len(cuts) - 1):
-        most_samples, most_rows = 0, 0
+    gradient = np.empty(features.shape[1], np.float32)
+    for share in range(begin, end):
+        most_samples, most_rows, most_logits = 0, 0, 0
         for i in range(cuts[share], cuts[share + 1]):
-            most_samples = max(most_samples, bounds[i + 1] - bounds[i])
-            most_rows = max(most_rows, starts[wanted[i] + 1] - starts[wanted[i]])
-        gradient = np.empty(n_features, np.float32)
-        logits = np.empty((most_samples, most_rows), np.float32)
-        slopes = np.empty((most_samples, most_rows), np.float32)
+            n, n_rows = bounds[i + 1] - bounds[i], starts[wanted[i] + 1] - starts[wanted[i]]
+            most_samples, most_rows = max(most_samples, n), max(most_rows, n_rows)
+            most_logits = max(most_logits, n * n_rows)
+        logits, slopes = np.empty(most_logits, np.float32), np.empty(most_logits, np.float32)  # sample by sample
         of_row = np.empty(most_samples, np.float32)
         every_row = np.arange(most_rows)
         loss = 0.0
         for i in range(cuts[share], cuts[share + 1]):
             who = samples[bounds[i] : bounds[i + 1]]
-            begin, end = starts[wanted[i]], starts[wanted[i] + 1]
-            n, n_rows = len(who), end - begin
-            cluster = weights[begin:end]
+            first, last = starts[wanted[i]], starts[wanted[i] + 1]
+            n, n_rows = len(who), last - first
+            cluster = weights[first:last]
             for j in range(n):
-                dots(cluster, features[who[j]], logits[j])
+                own = logits[j * n_rows : (j + 1) * n_rows]
+                dots(cluster, features[who[j]], own)
                 for r in range(n_rows):
-                    logits[j, r] += biases[begin + r]
-                loss += entropy_row(logits[j, :n_rows], slopes[j, :n_rows], scale)
-            positive = np.searchsorted(positive_rows, begin)
-            while positive < len(positive_rows) and positive_rows[positive] < end:
-                j, r = np.searchsorted(who, positive_samples[positive]), positive_rows[positive] - begin
-                slopes[j, r] -= scale
-                loss -= logits[j, r]
+                    own[r] += biases[first + r]
+            loss += entropy_row(logits[: n * n_rows], slopes[: n * n_rows], scale)
+            positive = np.searchsorted(positive_rows, first)
+            while positive < len(positive_rows) and positive_rows[positive] < last:
+                at = np.searchsorted(who, positive_samples[positive]) * n_rows + positive_rows[positive] - first
+                slopes[at] -= scale
+                loss -= logits[at]
                 positive += 1
             for j in range(n):
-                _add_rows(gradients[share, who[j]], slopes[j], cluster, every_row[:n_rows])
+                own = slopes[j * n_rows : (j + 1) * n_rows]
+                _add_rows(gradients[share, who[j]], own, cluster, every_row[:n_rows])
             for r in range(n_rows):
                 gradient[:] = 0
                 bias_gradient = np.float32(0)
                 for j in range(n):
-                    of_row[j] = slopes[j, r]
-                    bias_gradient += slopes[j, r]
+                    of_row[j] = slopes[j * n_rows + r]
+                    bias_gradient += of_row[j]
                 _add_rows(gradient, of_row, features, who)
-                move_row(weights, biases, mean_squares, bias_squares, seen, begin + r, gradient, bias_gradient, rate)
+                move_row(weights, biases, mean_squares, bias_squares, seen, first + r, gradient, bias_gradient, rate)
         losses[share] = loss
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FAST)
-def label_step(
-    weights,
-    biases,
-    mean_squares,
-    bias_squares,
-    seen,
-    features,
-    wanted,
-    bounds,
-    samples,
-    positive_rows,
-    positive_samples,
-    cuts,
-    rate,
-    scale,
-    gradients,
-    losses,
-):
-    """`cluster_step` where each wanted row stands alone: what is taken together are its samples, not its neighbours."""
-    n_features = features.shape[1]
-    for share in prange(len(cuts) - 1):
-        most = 0
-        for i in range(cuts[share], cuts[share + 1]):
-            most = max(most, bounds[i + 1] - bounds[i])
-        gradient = np.empty(n_features, np.float32)
-        logits, slopes = np.empty(most, np.float32), np.empty(most, np.float32)
-        loss = 0.0
-        for i in range(cuts[share], cuts[share + 1]):
-            row, who = wanted[i], samples[bounds[i] : bounds[i + 1]]
-            n = len(who)
-            for j in range(n):
-                logits[j] = biases[row] + dot(features[who[j]], weights[row])
-            loss += entropy_row(logits[:n], slopes[:n], scale)
-            positive = np.searchsorted(positive_rows, row)
-            while positive < len(positive_rows) and positive_rows[positive] == row:
-                j = np.searchsorted(who, positive_samples[positive])
-                slopes[j] -= scale
-                loss -= logits[j]
-                positive += 1
-            gradient[:] = 0
-            bias_gradient = np.float32(0)
-            for j in range(n):
-                bias_gradient += slopes[j]
-                _add_scaled(gradients[share, who[j]], slopes[j], weights[row])
-            _add_rows(gradient, slopes[:n], features, who)
-            move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate)
-        losses[share] = loss
-
-
-@njit(cache=True, nogil=True, fastmath=FAST, forceinline=True)
-def _add_scaled(target, factor, row):
-    for i in range(len(target)):
-        target[i] += factor * row[i]
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def move_rows(weights, biases, mean_squares, bias_squares, seen, gradients, bias_gradients, rate):
+@parallel_kernel(rows="weights", minimum=512)
+def move_rows(begin, end, weights, biases, mean_squares, bias_squares, seen, gradients, bias_gradients, rate):
     """`move_row` on each row of a block."""
-    for row in prange(len(weights)):
+    for row in range(begin, end):
         move_row(weights, biases, mean_squares, bias_squares, seen, row, gradients[row], bias_gradients[row], rate)

@@ -1,116 +1,76 @@
-"""The loops behind the metrics: cleaning label rows, finding hits, ranking by score.
-
-Every row of texts is handled on its own, so the results are the same for any number of threads.
-"""
+"""The loops behind the metrics. Each text is independent, so results do not depend on the number of threads."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+
+from shortlist.kernels.compile import kernel
+from shortlist.kernels.threads import parallel_kernel
+from shortlist.kernels.top_k import insert_best
 
 NOTHING = np.int32(-1)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def sort_rows(indptr, values, first):
-    """Sort every row of `values` in place; mark in `first` each value that does not repeat the one before."""
-    for row in prange(len(indptr) - 1):
+@parallel_kernel(bounds="indptr", minimum=1024)
+def sort_rows(begin, end, indptr, values, first):
+    """Sort each row of `values` in place, and mark in `first` the values that differ from the one before."""
+    for row in range(begin, end):
         start, stop = indptr[row], indptr[row + 1]
         values[start:stop].sort()
         for i in range(start, stop):
             first[i] = i == start or values[i] != values[i - 1]
 
 
-@njit(cache=True, nogil=True)
-def holds(values, start, stop, wanted):
-    """Whether the sorted slice values[start:stop] holds the wanted value."""
-    while start < stop:
-        middle = (start + stop) // 2
-        if values[middle] < wanted:
-            start = middle + 1
-        elif values[middle] > wanted:
-            stop = middle
-        else:
-            return True
-    return False
+@parallel_kernel(rows="predictions", minimum=1024)
+def find_hits(begin, end, predictions, indptr, truth, ranked, correct):
+    """Transpose predictions (texts × places) to places × texts, drop repeated labels, and mark the correct ones.
 
-
-@njit(cache=True, nogil=True, parallel=True)
-def find_hits(predictions, indptr, truth, ranked, correct):
-    """Turn predictions (texts × places) into places × texts, without repeats, and mark the correct ones.
-
-    Rows of `truth` are sorted. A label that already stood further up in its row becomes "nothing".
+    Rows of `truth` are sorted. A label that occurs earlier in its row becomes `NOTHING`.
     """
-    n_texts, n_places = predictions.shape
-    for text in prange(n_texts):
-        for place in range(n_places):
+    for text in range(begin, end):
+        true_labels = truth[indptr[text] : indptr[text + 1]]
+        for place in range(predictions.shape[1]):
             label = predictions[text, place]
             for earlier in range(place):
                 if predictions[text, earlier] == label:
                     label = NOTHING
                     break
             ranked[place, text] = label
-            correct[place, text] = label >= 0 and holds(truth, indptr[text], indptr[text + 1], label)
+            at = np.searchsorted(true_labels, label)
+            correct[place, text] = label >= 0 and at < len(true_labels) and true_labels[at] == label
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def best_gains(indptr, truth, gains, best):
-    """For each text the largest gains among its true labels, best first, then zeros (places × texts)."""
+@parallel_kernel(bounds="indptr", minimum=1024)
+def best_gains(begin, end, indptr, truth, gains, best):
+    """The largest gains among each text's true labels, the largest first, then zeros (places × texts)."""
     n_places = best.shape[0]
-    for text in prange(len(indptr) - 1):
+    ids = np.empty(n_places, np.int64)
+    for text in range(begin, end):
         top = np.zeros(n_places, np.float64)
-        found = 0
+        filled = 0
         for i in range(indptr[text], indptr[text + 1]):
-            gain = gains[truth[i]]
-            if found < n_places:
-                place = found
-                found += 1
-            elif gain > top[n_places - 1]:
-                place = n_places - 1
-            else:
-                continue
-            while place > 0 and top[place - 1] < gain:
-                top[place] = top[place - 1]
-                place -= 1
-            top[place] = gain
-        for place in range(n_places):
-            best[place, text] = top[place]
+            filled = insert_best(i, gains[truth[i]], ids, top, filled)
+        best[:, text] = top
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def top_of_rows(indptr, values, scores, top):
-    """The values with the largest scores of each row, best first; of equal scores the earlier one."""
-    width = top.shape[1]
-    for row in prange(len(indptr) - 1):
-        kept = np.empty(width, np.float64)
-        found = 0
+@parallel_kernel(rows="top", minimum=1024)
+def top_of_rows(begin, end, indptr, values, scores, top):
+    """The values with the largest scores of each row, the largest first; of equal scores the first value."""
+    positions, best = np.empty(top.shape[1], np.int64), np.empty(top.shape[1], np.float64)
+    for row in range(begin, end):
+        filled = 0
         for i in range(indptr[row], indptr[row + 1]):
-            score = scores[i]
-            if found < width:
-                place = found
-                found += 1
-            elif score > kept[width - 1]:
-                place = width - 1
-            else:
-                continue
-            while place > 0 and kept[place - 1] < score:
-                kept[place] = kept[place - 1]
-                top[row, place] = top[row, place - 1]
-                place -= 1
-            kept[place] = score
-            top[row, place] = values[i]
-        for place in range(found, width):
-            top[row, place] = NOTHING
+            filled = insert_best(i, scores[i], positions, best, filled)
+        top[row, :filled] = values[positions[:filled]]
+        top[row, filled:] = NOTHING
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_labels(ranked, correct, predicted_counts, correct_counts):
-    """Add up how often each label is predicted, and how often correctly, over places × texts."""
-    n_places, n_texts = ranked.shape
-    for place in range(n_places):
-        for text in range(n_texts):
+    """Count how often each label is predicted, and how often correctly (places × texts)."""
+    for place in range(ranked.shape[0]):
+        for text in range(ranked.shape[1]):
             label = ranked[place, text]
             if label >= 0:
                 predicted_counts[label] += 1
-                if correct[place, text]:
-                    correct_counts[label] += 1
+                correct_counts[label] += correct[place, text]

@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numba import njit
 
 from shortlist.arrays import counts_to_indptr
+from shortlist.kernels.compile import kernel
 
 EMPTY = -1
 BATCH = 64
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _eight_bytes(data, start):
     """Eight bytes as one number: written out so that the compiler makes a single load of it.
 
@@ -30,7 +30,7 @@ def _eight_bytes(data, start):
     return number
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _last_bytes(data, start, end):
     """Fewer than eight bytes as one number; where others follow them, by one load again."""
     size = end - start
@@ -42,7 +42,7 @@ def _last_bytes(data, start, end):
     return number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bytes(data, start, end):
     factor = np.uint64(0x9E3779B97F4A7C15)
     value = np.uint64(end - start) * factor
@@ -56,7 +56,7 @@ def hash_bytes(data, start, end):
     return value ^ (value >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same_bytes(a, a_start, b, b_start, length):
     i = 0
     while i + 8 <= length:
@@ -66,7 +66,7 @@ def _same_bytes(a, a_start, b, b_start, length):
     return _last_bytes(a, a_start + i, a_start + length) == _last_bytes(b, b_start + i, b_start + length)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_slot(table, data, start, end, hashed):
     """The slot that holds this string, or the empty one where it belongs."""
     slots, hashes, arena, offsets = table
@@ -83,7 +83,7 @@ def find_slot(table, data, start, end, hashed):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_string(table, count, data, start, end):
     """The string's id and the new number of strings; there must be room for it."""
     slots, hashes, arena, offsets = table
@@ -100,7 +100,7 @@ def add_string(table, count, data, start, end):
     return np.int32(count), count + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _guess_many(table, data, bounds, ids):
     """Ids of the strings that are found at the first place looked at; -1 for all others.
 
@@ -129,7 +129,7 @@ def _guess_many(table, data, bounds, ids):
                     ids[first + j] = EMPTY
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_many(table, count, data, bounds, ids):
     _guess_many(table, data, bounds, ids)
     for i in range(len(ids)):
@@ -138,7 +138,7 @@ def _add_many(table, count, data, bounds, ids):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_many(table, data, bounds, ids):
     """Ids of the strings; -1 for those that are not in the table."""
     _guess_many(table, data, bounds, ids)
@@ -148,7 +148,7 @@ def find_many(table, data, bounds, ids):
             ids[i] = table[0][find_slot(table, data, bounds[i], bounds[i + 1], hashed)]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place_all(slots, hashes, count):
     mask = len(slots) - 1
     for known in range(count):

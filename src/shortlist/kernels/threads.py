@@ -1,94 +1,202 @@
-"""How many threads the kernels use: all cores by default, fewer when the caller says so."""
+"""Threads for kernels. Kernels are serial and release the GIL; plain Python threads share out their rows.
+
+The process has one pool of threads. It starts when first needed, sleeps when idle, and does not survive a fork: a child
+process starts its own.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from threading import Lock
-from typing import Any, ClassVar
-
-import numba
-import numpy as np
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, wraps
+from inspect import signature
+from typing import Any
 
 from shortlist.errors import OptionError
+from shortlist.kernels.compile import kernel
+
+# More shares than threads: where other programs slow a thread down, the others take more of the work.
+SHARES_PER_THREAD = 4
+
+
+class _Local(threading.local):
+    """What belongs to a thread: the number that `use_threads` set, and whether it works on a share."""
+
+    n_threads: int | None = None  # None: one per core
+    in_share = False
+
+    def limit(self) -> int:
+        if self.in_share:
+            return 1
+        return n_cores() if self.n_threads is None else self.n_threads
+
+
+class _Process:
+    """What all threads of the process share."""
+
+    lock = threading.Lock()
+    pool: ThreadPoolExecutor | None = None
+    n_blas_users = 0
+    blas_threads: Sequence[int] = ()
+
+
+_local = _Local()
+
+
+def n_cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def n_threads() -> int:
+    """The number of threads that kernels use here."""
+    return _local.limit()
 
 
 class use_threads:
-    """Run the block with this many kernel threads (None: as many as there are)."""
+    """Run the kernels in the block with this many threads, at most one per core (None: one per core)."""
 
     def __init__(self, threads: int | None) -> None:
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
-            raise OptionError(f"threads is {threads!r}; expected how many cores to use, or None for all")
+            raise OptionError(f"threads is {threads!r}; expected a number of threads, or None for one per core")
         if threads is not None and threads < 1:
             raise OptionError(f"threads must be at least 1, not {threads}")
-        most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-        self._wanted = min(threads or most, most)
+        self._threads = threads
 
     def __enter__(self) -> int:
-        self._before = numba.get_num_threads()
-        if self._before != self._wanted:  # setting them takes longer than some kernels
-            numba.set_num_threads(self._wanted)
-        return self._wanted
+        self._before = _local.n_threads
+        if self._threads == 1 or _local.in_share:
+            _local.n_threads = 1
+        else:
+            _local.n_threads = n_cores() if self._threads is None else min(self._threads, n_cores())
+        return _local.n_threads
 
     def __exit__(self, *_: object) -> None:
-        if self._before != self._wanted:
-            numba.set_num_threads(self._before)
+        _local.n_threads = self._before
 
 
-class use_cores:
-    """As `use_threads`, for the products of matrices, too, that numpy leaves to a library with threads of its own."""
-
-    _lock = Lock()
-    _inside = 0
-    _before: ClassVar[list[int]] = []
-
-    def __init__(self, threads: int | None) -> None:
-        self._threads = threads
-        self._of_kernels = use_threads(threads)
+class use_cores(use_threads):
+    """As `use_threads`, and limit the threads of numpy's matrix products (BLAS) too."""
 
     def __enter__(self) -> int:
         if self._threads is not None:
-            with self._lock:
-                # The library has one number for the whole process: the first to come in puts it down, the last to
-                # leave puts it back.
-                libraries = _matrix_libraries()
-                if not use_cores._inside:
-                    use_cores._before = [library.num_threads for library in libraries]
-                use_cores._inside += 1
-                for library in libraries:
-                    library.set_num_threads(min(self._threads, library.num_threads))
-        return self._of_kernels.__enter__()
+            # BLAS has one number of threads for the process: the first user sets it, the last one restores it.
+            with _Process.lock:
+                if not _Process.n_blas_users:
+                    _Process.blas_threads = [library.num_threads for library in _blas_libraries()]
+                _Process.n_blas_users += 1
+                _set_blas_threads([min(self._threads, library.num_threads) for library in _blas_libraries()])
+        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._of_kernels.__exit__(*error)
+        super().__exit__(*error)
         if self._threads is not None:
-            with self._lock:
-                use_cores._inside -= 1
-                if not use_cores._inside:
-                    for library, threads in zip(_matrix_libraries(), use_cores._before, strict=True):
-                        library.set_num_threads(threads)
+            with _Process.lock:
+                _Process.n_blas_users -= 1
+                if not _Process.n_blas_users:
+                    _set_blas_threads(_Process.blas_threads)
 
 
 @cache
-def _matrix_libraries() -> list[Any]:
+def _blas_libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
-@cache
-def can_share_kernels() -> bool:
-    """Whether several threads may call kernels at once: numba's simplest pool of threads would end the process."""
-    _start_pool(np.zeros(1))
-    return numba.threading_layer() != "workqueue"
+def _set_blas_threads(numbers: Sequence[int]) -> None:
+    for library, n_threads in zip(_blas_libraries(), numbers, strict=True):
+        # Recent versions of threadpoolctl obey only the first thread that sets a number; our lock does the same.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
+        library.set_num_threads(n_threads)
 
 
-@numba.njit(cache=True, parallel=True)
-def _start_pool(numbers):
-    """numba says which pool it has once it has started it."""
-    for i in numba.prange(len(numbers)):
-        numbers[i] = 0
+def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
+    """Call `work(0)` to `work(n_shares - 1)` on as many threads as `use_threads` allows, the caller's among them.
+
+    Inside `work`, kernels use one thread. After an error no further share starts, and the caller gets the error.
+    """
+    n_threads = min(_local.limit(), n_shares)
+    if n_threads <= 1:
+        for share in range(n_shares):
+            work(share)
+        return
+    waiting = deque(range(n_shares))
+
+    def next_share() -> int | None:
+        try:
+            return waiting.popleft()
+        except IndexError:
+            return None
+
+    def work_through() -> None:
+        _local.in_share = True
+        try:
+            for share in iter(next_share, None):
+                work(share)
+        except BaseException:
+            waiting.clear()
+            raise
+        finally:
+            _local.in_share = False
+
+    with _Process.lock:
+        if _Process.pool is None:
+            _Process.pool = ThreadPoolExecutor(n_cores(), "shortlist")
+        pool = _Process.pool
+    helpers = [pool.submit(work_through) for _ in range(n_threads - 1)]
+    try:
+        work_through()
+    finally:
+        # A helper that has not started, because the pool is busy, has nothing left to do.
+        errors = [helper.exception() for helper in helpers if not helper.cancel()]
+    for error in filter(None, errors):
+        raise error
 
 
-def n_threads() -> int:
-    """The number of threads in force here."""
-    return int(numba.get_num_threads())
+def run_ranges(serial: Callable, n: int, minimum: int, *arguments: Any) -> None:
+    """Call `serial(begin, end, *arguments)` on ranges that make up 0 to n, none of them shorter than `minimum`."""
+    n_threads = _local.limit()
+    n_shares = min(n // minimum, SHARES_PER_THREAD * n_threads)
+    if n_threads == 1 or n_shares <= 1:
+        serial(0, n, *arguments)
+    else:
+        run_shares(lambda i: serial(i * n // n_shares, (i + 1) * n // n_shares, *arguments), n_shares)
+
+
+def parallel_kernel(rows: str = "", bounds: str = "", n_shares: int = 0, minimum: int = 1, **options: Any) -> Any:
+    """Compile a function with parameters `begin`, `end`, … as a kernel, and share its range out over threads.
+
+    The decorated function takes the parameters after `begin` and `end`. The range is the length of the parameter named
+    by `rows`, the number of intervals in the one named by `bounds`, or `n_shares`. `minimum` is the shortest range
+    that is worth a thread.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        serial = kernel(function, **options)
+        parameters = list(signature(function).parameters.values())[2:]
+        place = 0 if n_shares else [parameter.name for parameter in parameters].index(rows or bounds)
+
+        @wraps(function)
+        def parallel(*arguments: Any) -> None:
+            n = n_shares or len(arguments[place]) - bool(bounds)
+            run_ranges(serial, n, minimum, *arguments)
+
+        parallel.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
+        return parallel
+
+    return decorate
+
+
+def _forget_threads() -> None:
+    _Process.lock, _Process.pool = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+import math
 
+import numpy as np
+
+from shortlist.kernels.compile import kernel
 from shortlist.kernels.strings import EMPTY, find_slot, hash_bytes
 
 # What a character is to the tokenizer.
@@ -16,7 +18,7 @@ STEM_START, STEM_END = 60, 62  # "<" and ">" around a word before its parts are 
 TAB, NEWLINE, ZERO, NINE = 9, 10, 48, 57
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ascii_rows(buffer, offsets):
     """True for every text that has only ASCII bytes."""
     plain = np.empty(len(offsets) - 1, np.bool_)
@@ -29,7 +31,7 @@ def ascii_rows(buffer, offsets):
     return plain
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _character(data, at):
     """(code point, bytes) of the UTF-8 character here; the data is known to be valid."""
     first = np.int64(data[at])
@@ -43,7 +45,7 @@ def _character(data, at):
     return high | (np.int64(data[at + 2]) & 0x3F) << 6 | np.int64(data[at + 3]) & 0x3F, 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts):
     """Write the words of all texts end to end into `words`, their ends into `word_ends`; how many there are.
 
@@ -88,7 +90,7 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
     """What stands for the words instead of them, as `split_words` gives words.
 
@@ -125,7 +127,7 @@ def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
     return out[:filled], ends[:count], counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end_of_beginning(words, start, end, size):
     """Where the first so many characters end, or the word, if it is shorter."""
     n = 0
@@ -137,13 +139,13 @@ def _end_of_beginning(words, start, end, size):
     return start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(out, filled, words, start, end):
     out[filled : filled + end - start] = words[start:end]
     return filled + end - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_counts, ids, id_counts):
     """The ids of all words, row by row; how many ids were written.
 
@@ -174,7 +176,7 @@ def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_cou
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stem(words, start, end, stem):
     """The word between its marks, cut to what the buffer holds; how many bytes."""
     size = min(end - start, len(stem) - 2)
@@ -187,7 +189,7 @@ def _stem(words, start, end, stem):
     return size + 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
     first = 0
     while first < size:
@@ -209,7 +211,7 @@ def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_counts(data, words, ends, counts):
     """Take lines of a word, a tab and its count apart; an empty line parts the words from what follows.
 
@@ -244,3 +246,36 @@ def read_counts(data, words, ends, counts):
         count += 1
         start = end + 1
     return before, count, 0
+
+
+@kernel
+def _weigh(ids, idf, length, first, columns, values, filled):
+    """Behind what is filled, the distinct ids of a text, rising, with tf-idf weights of this length together."""
+    ids = np.sort(ids)
+    begin, square = filled, 0.0
+    i = 0
+    while i < len(ids):
+        same = i + 1
+        while same < len(ids) and ids[same] == ids[i]:
+            same += 1
+        weight = (1 + math.log(same - i)) * idf[ids[i]]
+        columns[filled], values[filled] = first + ids[i], weight
+        square += weight * weight
+        filled += 1
+        i = same
+    if square > 0:
+        values[begin:filled] *= length / math.sqrt(square)
+    return filled
+
+
+@kernel
+def weigh_texts(indptr, words, idf, length, more_indptr, more, more_idf, more_length, starts, columns, values):
+    """Two bags of each text side by side, as sparse rows; the columns of the second follow those of the first."""
+    filled = 0
+    for text in range(len(indptr) - 1):
+        starts[text] = filled
+        own = words[indptr[text] : indptr[text + 1]]
+        filled = _weigh(own, idf, length, 0, columns, values, filled)
+        own = more[more_indptr[text] : more_indptr[text + 1]]
+        filled = _weigh(own, more_idf, more_length, len(idf), columns, values, filled)
+    starts[len(indptr) - 1] = filled

@@ -13,7 +13,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels import centroids as kernels
+from shortlist.kernels import labels as kernels
 from shortlist.kernels.threads import use_threads
 from shortlist.lazy import sparse
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shortlist.kernels import label_tree as kernels
-from shortlist.kernels.balanced_cut import cut, shares
+from shortlist.kernels.label_leaves import split_sizes
 from shortlist.kernels.threads import use_threads
+from shortlist.kernels.top_k import mark_top
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 
@@ -56,7 +57,7 @@ def cluster_labels(
             n = node.end - node.start
             n_sampled = min(n, max(MIN_SAMPLE_SIZE, n // LABELS_PER_SAMPLED))
             sample = order[node.start + np.arange(n_sampled) * n // n_sampled]
-            _, n_left = shares(n, node.n_clusters)
+            _, n_left = split_sizes(n, node.n_clusters)
             n_left_sampled = max(1, n_left * n_sampled // n)
             return kernels.sample_direction(rows, n_words, sample, n_left_sampled, node.seed(seed))
 
@@ -110,9 +111,9 @@ def _split(
         kernels.score_rows(rows, labels[block], direction, scores[block])
 
     list(pool.map(score, range(0, len(labels), LABELS_PER_TASK)))
-    left_clusters, n_left = shares(len(labels), node.n_clusters)
+    left_clusters, n_left = split_sizes(len(labels), node.n_clusters)
     is_left = np.zeros(len(labels), np.bool_)
-    cut(scores, n_left, np.empty_like(scores), is_left)
+    mark_top(scores, n_left, is_left)
     middle = node.start + n_left
     order[node.start : middle] = labels[is_left]
     order[middle : node.end] = labels[~is_left]

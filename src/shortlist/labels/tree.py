@@ -123,7 +123,7 @@ class LabelTree:
 
         Labels with an empty centroid are not counted.
         """
-        from shortlist.kernels.centroids import inverse_lengths
+        from shortlist.kernels.labels import inverse_lengths
 
         centroids = _canonical(centroids)
         if centroids.shape[0] != self.n_labels:

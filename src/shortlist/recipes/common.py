@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from shortlist.kernels.cores import n_cores
+from shortlist.kernels.threads import n_cores
 from shortlist.recipes.options import DataSize, Option, choice, count, flag, fraction, rate
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.shortlists import labels_of_centres, merge_neighbours, top_columns
-from shortlist.kernels.threads import n_threads
+from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
+from shortlist.kernels.top_k import top_columns
 from shortlist.labels.centroids import normalize_rows
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
@@ -213,7 +213,6 @@ class NearestLabels(CandidateStage):
             self._text_labels.values,
             np.float32(self._vote_weight),
             self._n_labels,
-            n_threads(),
             ids,
             cosines,
             votes,

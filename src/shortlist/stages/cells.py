@@ -13,7 +13,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.shortlists import search_cells
+from shortlist.kernels.candidates import search_cells
 from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
 ONE_CELL_UP_TO = 2048  # vectors

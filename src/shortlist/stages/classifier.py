@@ -9,9 +9,9 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, check_arrays
 from shortlist.errors import ModelError
-from shortlist.kernels.odds import blend_odds
-from shortlist.kernels.shortlists import best_of_candidates, best_of_row
-from shortlist.kernels.top_labels import top_labels
+from shortlist.kernels.candidates import top_labels
+from shortlist.kernels.classifier import blend_odds
+from shortlist.kernels.top_k import best_of_candidates, best_of_row
 from shortlist.lazy import sparse
 from shortlist.odds import expit
 from shortlist.stages.candidates import Candidates
@@ -212,7 +212,7 @@ class SparseClassifier(Classifier):
         scores = np.empty((features.shape[0], k), np.float32)
         index = self._arrays["indptr"], self._arrays["labels"], self._arrays["weights"]
         rows = features.indptr.astype(np.int64), features.indices.astype(np.int32), features.data.astype(np.float32)
-        top_labels(*rows, *index, self.n_labels, 1, ids, scores)
+        top_labels(*rows, *index, self.n_labels, ids, scores)
         return ids, scores
 
     def scores(self, features: sparse.csr_array, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -17,8 +17,8 @@ import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.errors import DataError, MissingExtraError, ModelError, OptionError
-from shortlist.kernels.shortlists import top_columns
 from shortlist.kernels.threads import n_threads
+from shortlist.kernels.top_k import top_columns
 
 # With 90,000 vectors, exact search takes 0.7 ms per query in batches; graphs with a recall of 96 % take 1.2 ms.
 EXACT_UP_TO = 100_000

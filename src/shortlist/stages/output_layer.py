@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix
-from shortlist.kernels.shortlists import best_of_clusters, best_of_row, score_all_rows, score_rows
+from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
+from shortlist.kernels.top_k import best_of_row
 
 ROWS_PER_BLOCK = 8192
 FEW_TEXTS = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from shortlist.arrays import Ragged
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError, OptionError
-from shortlist.kernels.threads import n_threads, use_cores
+from shortlist.kernels.threads import run_shares, use_cores
 from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
@@ -130,11 +129,12 @@ def in_blocks(rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
     if len(starts) == 1:
         return rank(inputs)
 
-    def rank_block(start: int) -> Ranking:
-        with use_cores(1):
-            return rank(inputs[start : start + TEXTS_PER_BLOCK])
+    blocks: list[Ranking | None] = [None] * len(starts)
 
-    with ThreadPoolExecutor(n_threads()) as pool:
-        blocks = list(pool.map(rank_block, starts))
-    ids, scores = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    def rank_block(i: int) -> None:
+        with use_cores(1):
+            blocks[i] = rank(inputs[starts[i] : starts[i] + TEXTS_PER_BLOCK])
+
+    run_shares(rank_block, len(starts))
+    ids, scores = (np.concatenate(parts) for parts in zip(*filter(None, blocks), strict=True))
     return ids, scores

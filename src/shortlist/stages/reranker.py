@@ -14,8 +14,8 @@ import numpy as np
 
 from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.odds import mixture_odds
-from shortlist.kernels.word_rows import score_candidates
+from shortlist.kernels.classifier import mixture_odds
+from shortlist.kernels.reranker import score_candidates
 from shortlist.odds import CLIP, expit
 from shortlist.stages.classifier import best_of
 from shortlist.stages.stage import Stage, finite_number, whole_number

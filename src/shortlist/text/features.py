@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shortlist.arrays import Ragged
-from shortlist.kernels.bags import weigh_texts
+from shortlist.kernels.words import weigh_texts
 from shortlist.lazy import sparse
 from shortlist.text.vocabulary import Vocabulary
 

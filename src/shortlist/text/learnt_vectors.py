@@ -13,7 +13,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
-from shortlist.kernels.vectors import positive_information, sparse_times_dense
+from shortlist.kernels.word_vectors import positive_information, sparse_times_dense
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 from shortlist.text.pretrained_vectors import RANDOM_RANGE

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from shortlist.arrays import Ragged
-from shortlist.kernels.shortlists import join_shortlists
+from shortlist.kernels.candidates import join_shortlists
 
 # Texts are shuffled, then sorted by length within runs of this many batches, so that batches stay random enough.
 BATCHES_PER_RUN = 50

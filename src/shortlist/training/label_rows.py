@@ -18,7 +18,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, label_step, move_rows, samples_by_cluster
+from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, move_rows, samples_by_cluster
 from shortlist.kernels.threads import n_threads
 
 ROWS_PER_BLOCK = 4096
@@ -114,10 +114,7 @@ class LabelRows:
             gradients,
             losses,
         )
-        if starts is None:
-            label_step(*rows, *batch)
-        else:
-            cluster_step(*rows, starts, *batch)
+        cluster_step(*rows, bounds_of_rows, *batch)
         return checked_loss(float(losses.sum()) / max(n_texts, 1)), gradients.sum(axis=0)
 
     def _step_on_all(

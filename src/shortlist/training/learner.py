@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.shortlists import add_wanted
+from shortlist.kernels.candidates import add_wanted
 from shortlist.labels.tree import LabelTree
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.stage import with_prefix

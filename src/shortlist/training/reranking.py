@@ -6,8 +6,8 @@ import numpy as np
 
 from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.evaluation.calibration import is_relevant
+from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
-from shortlist.kernels.word_rows import learn_labels, texts_of_labels
 from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress

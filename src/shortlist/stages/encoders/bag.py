@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, Ragged
-from shortlist.kernels.bags import sum_words
+from shortlist.kernels.encoders import sum_words
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import whole_number
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.inception import join_taps
+from shortlist.kernels.encoders import join_taps
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import whole_number
 

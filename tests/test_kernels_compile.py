@@ -1,0 +1,113 @@
+"""Compiled kernels and their cache on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shortlist
+
+STEPS = """
+import hashlib
+import numpy as np
+from shortlist.heads import label_rows
+from shortlist.arrays import Ragged
+
+label_rows.has_short_products = lambda: False
+rng = np.random.default_rng(0)
+rows = label_rows.LabelRows.start(40, 543, prior=0.1)
+features = rng.standard_normal((9, 543), dtype=np.float32)
+positives = Ragged.from_lists([[i] for i in range(9)])
+clusters, starts = np.tile(np.arange(8, dtype=np.int32), (9, 1)), np.arange(0, 41, 5)
+digest = hashlib.sha256()
+for _ in range(3):
+    results = rows.step_on_all(features, positives, 0.01, 1), \\
+        rows.step_on_clusters(features, clusters, starts, positives, 0.01, 1)
+    for loss, gradient in results:
+        digest.update(np.float64(loss).tobytes() + gradient.tobytes())
+    digest.update(rows.weights.tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_kernels_from_the_cache_compute_the_same_bits(tmp_path):
+    pytest.importorskip("torch")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", STEPS]
+    compiled, cached = (subprocess.check_output(command, env=environment, text=True) for _ in range(2))
+    assert compiled == cached
+
+
+MIXED = "10451216379200822465"
+KERNEL = """
+import numba, numpy as np
+from shortlist.kernels import random
+from shortlist.kernels.compile import private_cache
+assert private_cache.cache_info().currsize == 1  # numba found no place of its own
+assert numba.config.CACHE_DIR == ""
+print(random.mix(np.uint64(1)), random.mix.stats.cache_hits[random.mix.signatures[0]])
+"""
+
+
+@pytest.fixture
+def run_without_numba_cache(tmp_path):
+    """Runs KERNEL from an installation and with a home that cannot be written to, whoever runs the tests.
+
+    Permissions do not stop root. A file in place of `__pycache__` does, and so does /proc in place of the home.
+    """
+    if not Path("/proc").is_dir():
+        pytest.skip("needs /proc")
+    package, temporary = tmp_path / "installation" / "shortlist", tmp_path / "tmp"
+    kernels = Path(shortlist.__file__).parent / "kernels"
+    for folder in (package, temporary):
+        folder.mkdir(parents=True)
+    shutil.copytree(kernels, package / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "kernels" / "__pycache__").touch()
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(kernels.parent / name, package / name)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    environment |= {"PYTHONPATH": str(package.parent), "HOME": "/proc/none", "TMPDIR": str(temporary)}
+
+    def run(before=""):
+        return subprocess.check_output([sys.executable, "-c", before + KERNEL], env=environment, text=True).split()
+
+    return run
+
+
+def private_cache(tmp_path):
+    return tmp_path / "tmp" / f"shortlist-kernels-{os.getuid()}"
+
+
+def test_where_numba_finds_no_place_the_cache_is_a_private_directory(run_without_numba_cache, tmp_path):
+    first, second = run_without_numba_cache(), run_without_numba_cache()
+    assert first == [MIXED, "0"]
+    assert second == [first[0], "1"]  # read from the cache
+    assert private_cache(tmp_path).stat().st_mode & 0o777 == 0o700
+    assert list(private_cache(tmp_path).rglob("random.mix*.nbi"))
+
+
+@pytest.mark.parametrize("what", ["open to others", "a link", "a file"])
+def test_what_others_could_have_made_is_not_used(run_without_numba_cache, tmp_path, what):
+    directory = private_cache(tmp_path)
+    if what == "open to others":
+        directory.mkdir()
+        directory.chmod(0o777)
+    elif what == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        directory.symlink_to(tmp_path / "elsewhere")
+    else:
+        directory.touch()
+    for _ in range(2):
+        assert run_without_numba_cache() == [MIXED, "0"]
+    assert not list(tmp_path.rglob("*.nbi"))
+
+
+def test_without_a_temporary_directory_every_process_compiles(run_without_numba_cache):
+    for _ in range(2):
+        assert run_without_numba_cache("import tempfile; tempfile.tempdir = '/proc/none'") == [MIXED, "0"]
