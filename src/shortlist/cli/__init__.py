@@ -1,4 +1,4 @@
-"""The command line. Commands load what they need when they run, so that help is quick."""
+"""The command line. Each command is imported when it is used, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Finds commands in their modules, and turns our errors into one clear message and exit code 2."""
+    """Imports a command from its module, and turns errors into one message and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -35,7 +35,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         import importlib
 
-        if cmd_name in ("describe", "convert", "split", "icd10"):
+        if cmd_name in ("describe", "convert", "split"):
             ctx.fail(f"No such command '{cmd_name}'. Did you mean 'shortlist data {cmd_name}'?")
         if cmd_name not in COMMANDS:
             return None
@@ -51,10 +51,10 @@ class Commands(click.Group):
             click.echo(f"shortlist: {stopped}", err=True)
             ctx.exit(130)
         except MemoryError:
-            click.echo("shortlist: not enough memory. Close other programs, or use less data.", err=True)
+            click.echo("shortlist: out of memory. Close other programs, or use less data.", err=True)
             ctx.exit(2)
         except BrokenPipeError:
-            # The reader of our output closed the pipe; Python must not complain when it flushes at exit.
+            # The reader of our output closed the pipe. Python would fail to flush standard output at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(141)
         except OSError as error:
@@ -65,20 +65,20 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command has its own --help with examples.",
+    epilog="Each command has its own --help, with examples.",
 )
 @click.version_option(__version__, "-V", "--version", message="shortlist %(version)s")
 def shortlist() -> None:
     """Short-text extreme classification: a short text in, the best few of millions of labels out.
 
     \b
-    shortlist data describe pairs.jsonl          what is in the data
-    shortlist data split pairs.jsonl parts/      cut it into train and test
+    shortlist data describe pairs.jsonl          describe the data
+    shortlist data split pairs.jsonl parts/      split it into training and test parts
     shortlist train parts/ --out model/          train a model
-    shortlist evaluate model/ parts/             measure it on the test part
-    shortlist report model/ parts/               see where it is good and where it fails
-    shortlist predict model/ "red shoes"         use it
-    shortlist serve model/                       use it over HTTP, with a page
+    shortlist evaluate model/ parts/             evaluate it on the test part
+    shortlist report model/ parts/               write a report on its strengths and weaknesses
+    shortlist predict model/ "red shoes"         predict labels
+    shortlist serve model/                       predict over HTTP, with a web page
     """
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
 

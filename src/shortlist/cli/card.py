@@ -12,7 +12,7 @@ import click
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def card(model: str, as_json: bool) -> None:
-    """Print the card of MODEL: its data, metrics on held-out texts, calibration, search effort and size.
+    """Print the model card of MODEL: data, metrics on held-out texts, calibration, search effort, size.
 
     \b
     shortlist card model/
@@ -36,7 +36,7 @@ def _lines(content: dict[str, Any]) -> list[str]:
     if data:
         lines.append(f"trained on {data['texts']:,} texts with {data['pairs']:,} labels")
     if "P@1_as_stored" in storage:
-        lines.append(f"P@1 as stored {storage['P@1_as_stored']:.2f}, as learnt {storage['P@1_as_learnt']:.2f} *")
+        lines.append(f"P@1 in 8 bits {storage['P@1_as_stored']:.2f}, in 32 bits {storage['P@1_as_learnt']:.2f} *")
     if content.get("scores"):
         held_out = f"{data.get('held_out_texts', 0):,} held-out texts"
         lines += ["", plain([held_out, ""], [[name, f"{value:.2f}"] for name, value in content["scores"].items()])]
@@ -44,14 +44,14 @@ def _lines(content: dict[str, Any]) -> list[str]:
         search_effort = content["search_effort"]
         lines += [
             "",
-            f"searches {search_effort['searched']:,} clusters of labels; P@1 on held-out texts by the number searched:",
+            f"searches {search_effort['searched']:,} clusters of labels. P@1 on held-out texts by clusters searched:",
         ]
         lines.append(
             plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in search_effort["curve"]])
         )
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
-        lines += ["", f"calibration ({calibration['method']}), on texts that it was not fitted on:"]
+        lines += ["", f"calibration ({calibration['method']}), on predictions that it was not fitted on:"]
         rows = [
             [
                 f"{row['from']:.1f} to {row['to']:.1f}",
@@ -63,5 +63,5 @@ def _lines(content: dict[str, Any]) -> list[str]:
         ]
         lines.append(plain(["score", "labels", "mean score", "precision"], rows))
     if "P@1_as_stored" in storage:
-        lines += ["", "* on texts that the re-ranker has also learnt from: compare them with each other only"]
+        lines += ["", "* For comparing 8 and 32 bits only: the re-ranker may have learnt from these texts."]
     return lines

@@ -1,4 +1,4 @@
-"""Shell completion, made by click."""
+"""`shortlist completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the code that completes shortlist's commands in a shell.
+    """Print a script that completes shortlist commands in your shell.
 
     \b
     bash: echo 'eval "$(shortlist completion bash)"' >> ~/.bashrc
