@@ -101,7 +101,7 @@ FULL = {
         "unseen_in_training": {"labels": 34, "pairs": 43, "texts": 2},
     },
     "machine": {"cores": 2, "versions": {"shortlist": "0.1.0"}, "peers_versions": {"omikuji": "0.5"}},
-    "rows": [
+    "entries": [
         row(
             "astec",
             73.57,
@@ -117,7 +117,7 @@ FULL = {
             model_bytes=5.4e6,
             peak_memory_bytes=4e8,
             bulk_texts_per_second=2464.0,
-            flops=123456.0,
+            multiply_adds=123456.0,
             options={"epochs": 5, "rate": 0.002},
             curves=[
                 {"epoch": 1, "loss": 5.0, "P@1": 41.2, "P@5": 17.5, "meta_recall": 91.25},
@@ -207,7 +207,7 @@ class TestComparison:
 
     @pytest.mark.parametrize("load, said", [(3.0, True), (0.5, False), (None, False)])
     def test_a_busy_machine_is_told_of(self, load, said):
-        page = comparison_page({"rows": [row("a", 50.0)], "machine": {"cores": 2, "load": load}})
+        page = comparison_page({"entries": [row("a", 50.0)], "machine": {"cores": 2, "load": load}})
         assert ("a load of 3.0 on 2 cores" in page.to_html()) == said
 
     def test_disturbed_texts_are_told_with_what_was(self):
@@ -216,7 +216,7 @@ class TestComparison:
 
     def test_a_metric_that_a_row_lacks_is_named(self):
         less = [row("a", 50.0), row("b", 40.0, scores={"P@1": 40.0})]
-        assert "Without a value: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"rows": less}).to_html()
+        assert "Without a value: b (P@3, P@5, PSP@1, PSP@3, PSP@5)." in comparison_page({"entries": less}).to_html()
 
     def test_every_plot_has_its_numbers_below_it(self):
         html = comparison_page(FULL).to_html()
@@ -233,13 +233,13 @@ class TestComparison:
         "summary",
         [
             {},
-            {"rows": []},
-            {"rows": [{"name": "a", "status": "failed", "note": None}], "data": None, "machine": None},
-            {"rows": [row("a", 50.0)], "examples": None, "words_per_text": None, "ablations": None},
-            {"rows": [row("a", 50.0, curves=[], calibration={}, robustness={}, by_quantile=[], intervals=None)]},
-            {"rows": [row("a", 50.0, train_seconds=0.0, ms_p50=float("nan"))], "words_per_text": {}},
-            {"rows": [{"name": "a", "status": "done", "scores": {}}, row("b", 0.0, train_seconds=1)]},
-            {"rows": [row("a", 50.0)], "examples": [{"text": "t", "labels": None, "predictions": None}]},
+            {"entries": []},
+            {"entries": [{"name": "a", "status": "failed", "note": None}], "data": None, "machine": None},
+            {"entries": [row("a", 50.0)], "examples": None, "words_per_text": None, "ablations": None},
+            {"entries": [row("a", 50.0, curves=[], calibration={}, robustness={}, by_quantile=[], intervals=None)]},
+            {"entries": [row("a", 50.0, train_seconds=0.0, ms_p50=float("nan"))], "words_per_text": {}},
+            {"entries": [{"name": "a", "status": "done", "scores": {}}, row("b", 0.0, train_seconds=1)]},
+            {"entries": [row("a", 50.0)], "examples": [{"text": "t", "labels": None, "predictions": None}]},
         ],
     )
     def test_what_is_missing_is_left_out(self, summary):
@@ -248,10 +248,10 @@ class TestComparison:
         assert "nan" not in page.to_markdown().lower()
 
     def test_every_single_key_of_a_row_may_be_missing(self):
-        for key in FULL["rows"][0]:
+        for key in FULL["entries"][0]:
             if key not in ("name", "status"):
-                less = [{k: v for k, v in one.items() if k != key} for one in FULL["rows"]]
-                checked(comparison_page(FULL | {"rows": less}).to_html())
+                less = [{k: v for k, v in one.items() if k != key} for one in FULL["entries"]]
+                checked(comparison_page(FULL | {"entries": less}).to_html())
 
     def test_nothing_given_is_taken_for_markup(self):
         text = (

@@ -1,4 +1,6 @@
-"""How much arithmetic a prediction is: multiply-adds a text, from the shapes of a model.
+"""SHIM, to delete when `Model.multiply_adds` is merged (with tests/test_compare_flops.py).
+
+How much arithmetic a prediction is: multiply-adds a text, from the shapes of a model.
 
 A multiply-add counts once, as in the tables of InceptionXML's paper (fvcore); additions alone, comparisons and what it
 takes to find the words of a text do not count. Shortlists are searched as far as the model does at an effort of 1.

@@ -32,7 +32,7 @@ COSTS = {
     "bulk_texts_per_second": "texts a second in bulk",
     "model_bytes": "model",
     "peak_memory_bytes": "most memory",
-    "flops": "multiply-adds a text",
+    "multiply_adds": "multiply-adds a text",
 }
 
 
@@ -43,7 +43,7 @@ def write_comparison(summary: Mapping[str, Any], out: Path) -> None:
 
 
 def comparison_page(summary: Mapping[str, Any]) -> Page:
-    rows: list[Row] = list(summary.get("rows") or ())
+    rows: list[Row] = list(summary.get("entries") or ())
     ranked = sorted(parts.done(rows), key=lambda row: -(value_at(row, "scores", JUDGED_BY) or 0.0))
     found = [
         _scores(rows, ranked),
