@@ -62,8 +62,10 @@ if name == "nan-scores":
     scores[:] = np.nan
 if name == "missing-texts":
     ids, scores = ids[1:], scores[1:]
-more = {f"{kind}.{field}": array for kind in job["perturbations"] for field, array in (("ids", ids), ("scores", scores))}
-np.savez(folder / "predictions.npz", ids=ids, scores=scores, **more)
+arrays = {"ids": ids, "scores": scores}
+for kind in job["perturbations"]:
+    arrays.update({f"{kind}.ids": ids, f"{kind}.scores": scores})
+np.savez(folder / "predictions.npz", **arrays)
 if name == "invalid-npz":
     (folder / "predictions.npz").write_bytes(b"not an npz file")
 measured = {"train_seconds": 1.5, "model_bytes": 10, "ms_p50": 0.1, "options": {"fake": True}}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shortlist.compare.significance import differences_to_best
 
 from comparing import write_data
-from shortlist.compare.measure import Convention
+from shortlist.compare.measure import Convention, differences_to_best, measure
+from shortlist.compare.splits import Splits
 from shortlist.evaluation import compare, evaluate
 
 CONVENTION = Convention(resamples=200, seed=4)

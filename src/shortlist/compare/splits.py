@@ -120,7 +120,7 @@ class Splits:
     def facts(self) -> dict[str, Any]:
         """What the summary says about the data."""
         train, test = self.train, self.test
-        n_labels = np.count_nonzero(train.label_frequencies)
+        n_labels = int(np.count_nonzero(train.label_frequencies))
         return {
             "name": self.name,
             "fingerprint": self.fingerprint(),
