@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -197,13 +198,12 @@ def compare(title, names, vectors, queries, folder):
         index.save(path)
         load_ms = {mapped: load_milliseconds(name, path, mapped) for mapped in (True, False)}
         for effort in index.efforts:
-            index.search(queries[:2], effort)
-            seconds, found = timed(lambda index=index, effort=effort: index.search(queries, effort), time.process_time)
+            search = partial(index.search, effort=effort)
+            search(queries[:2])
+            seconds, found = timed(partial(search, queries), time.process_time)
             nearest = found if nearest is None else nearest
-            alone = [
-                timed(lambda i=i, index=index, effort=effort: index.search(queries[i : i + 1], effort))[0]
-                for i in range(min(100, len(queries)))
-            ]
+            singles = [queries[i : i + 1] for i in range(min(100, len(queries)))]
+            alone = [timed(partial(search, single), time.process_time)[0] for single in singles]
             common = [len(np.intersect1d(a, b)) for a, b in zip(found, nearest, strict=True)]
             results.append(
                 {

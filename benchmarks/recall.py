@@ -33,7 +33,9 @@ def main() -> None:
     features = model.pipeline.encoder.encode(model.vocabulary.encode(test.texts))
     both = model.pipeline.shortlister
     n_cells = max(1, round(arguments.search_effort * model.searched))
-    indexes = {"both": both, "label centres": replace(both, texts=None), "votes of texts": replace(both, share=1.0)}
+    indexes = {"label centres": replace(both, texts=None)}
+    if both.texts is not None:
+        indexes |= {"votes of texts": replace(both, share=1.0), "both": both}
     results = []
     for name, index in indexes.items():
         ids, cosines, votes = index.shortlist(features, max(SIZES), n_cells, arguments.threads)
@@ -42,7 +44,7 @@ def main() -> None:
         if index.share == 1:
             ids = np.where(votes > 0, ids, -1)
         is_label = ids[truth.row_ids] == truth.values[:, None]
-        ranks = np.where(is_label.any(axis=1), is_label.argmax(axis=1), ids.shape[1])
+        ranks = np.where(is_label.any(axis=1), is_label.argmax(axis=1), max(SIZES))
         results.append({"candidates": name, **{str(k): round(100 * float((ranks < k).mean()), 2) for k in SIZES}})
     show(results)
     print_json("recall", cells=n_cells, results=results)

@@ -52,6 +52,8 @@ def train(data, **options) -> str:
         shortlist.train(data, "inceptionxml+", **options)
     except Stopped:
         return "interrupted"
+    except KeyboardInterrupt:
+        return "interrupted before the first step"
     return "finished"
 
 
