@@ -2,9 +2,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
-DATA ?= ../shared/data
+DATA ?=
 
-.PHONY: demo test quick check format bench peers clean
+.PHONY: demo test quick check format bench data-folder peers clean
 
 demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md and report.html
 	$(BIN)/python demo/run.py demo-output
@@ -24,7 +24,7 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the other; DATA=folder of data sets
+bench: data-folder $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark; DATA=folder with one folder per data set
 	$(BIN)/python benchmarks/reading.py $(DATA)/commit-files/train.jsonl.gz
 	$(BIN)/python benchmarks/label_tree.py $(DATA)/commit-files --peers-python $(VENV)-peers/bin/python
 	$(BIN)/python benchmarks/metrics.py
@@ -37,7 +37,10 @@ bench: $(VENV)/.dev $(VENV)-peers/.installed  ## every benchmark, one after the 
 	$(BIN)/python benchmarks/modules.py $(DATA)/tibkat-sid --texts 20000
 	$(BIN)/python benchmarks/accuracy.py $(DATA)/*
 
-peers: $(VENV)-peers/.installed  ## other tools to compare with, in a virtual environment of their own
+data-folder:
+	@test -n "$(DATA)" || { echo "make bench needs data sets: make bench DATA=FOLDER, where FOLDER holds commit-files and tibkat-sid"; exit 2; }
+
+peers: $(VENV)-peers/.installed  ## other tools to compare with, in their own virtual environment
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,51 +1,54 @@
-"""Three data sets of another kind than those that choices were made on, from the package lists of a Debian machine.
+"""Make three data sets from the package lists of a Debian machine, of another kind than the usual benchmarks.
 
     python benchmarks/debian.py OUT
 
-The text is a package's one-line description. Labels are its tags (OUT/deb-tags), its section (OUT/deb-section), or
-the packages it depends on (OUT/deb-depends). An eighth of the source packages is the test part, so that no package
-has a sister on the other side. Needs `apt-cache`.
+The text is a package's one-line description. Labels are its tags (OUT/deb-tags), its section (OUT/deb-section), or the
+packages that it depends on (OUT/deb-depends). The test part consists of one eighth of the source packages, so that no
+two packages of one source are on different sides. Requires `apt-cache`.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import shortlist
+from common import make_parser, print_json, show
 
 Package = dict[str, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    parser = make_parser(__doc__)
+    parser.add_argument("out", type=Path, help="folder for the data sets")
     out = parser.parse_args().out
     packages = list(read_packages())
     sources = sorted({source_of(package) for package in packages})
     held_out = set(random.Random(7).sample(sources, len(sources) // 8))
-    labels_of: dict[str, Callable[[Package], list[str]]] = {
-        "deb-tags": lambda package: names(package.get("Tag", "")),
-        "deb-section": lambda package: names(package.get("Section", "")),
+    labels_of = {
+        "deb-tags": lambda package: split_list(package.get("Tag", "")),
+        "deb-section": lambda package: split_list(package.get("Section", "")),
         "deb-depends": lambda package: sorted(
-            {name.split()[0].split(":")[0] for name in names(package.get("Depends", ""))}
+            {name.split()[0].split(":")[0] for name in split_list(package.get("Depends", ""))}
         ),
     }
+    results = []
     for folder, labels in labels_of.items():
-        rows = {(package["Description"], tuple(labels(package))): package for package in reversed(packages)}
+        (out / folder).mkdir(parents=True, exist_ok=True)
+        examples = {(package["Description"], tuple(labels(package))): package for package in reversed(packages)}
         for part in ("train", "test"):
-            some = [
+            pairs = [
                 (text, list(own))
-                for (text, own), package in reversed(rows.items())
+                for (text, own), package in reversed(examples.items())
                 if text and own and (source_of(package) in held_out) == (part == "test")
             ]
-            data = shortlist.read(some)
-            (out / folder).mkdir(parents=True, exist_ok=True)
+            data = shortlist.read(pairs)
             data.write(out / folder / f"{part}.jsonl")
-            print(folder, part, data)
+            results.append({"": folder, "part": part, "texts": len(data), "labels": data.n_labels})
+    show(results)
+    print_json("debian", results=results)
 
 
 def read_packages() -> Iterator[Package]:
@@ -64,7 +67,7 @@ def read_packages() -> Iterator[Package]:
             yield package
 
 
-def names(listed: str) -> list[str]:
+def split_list(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 

@@ -1,30 +1,31 @@
-"""Which index finds nearest neighbours best: faiss's, usearch's, or none at all?
+"""Indexes for nearest neighbours: faiss, usearch, ours, and exact search.
 
     python benchmarks/indexes.py DATA/tibkat-sid
 
-The vectors are those that the recipes search among: texts as tf-idf weighted sums of learnt word vectors behind a
-ReLU, and labels as centroids of their texts; queries are texts of the test part. Recall is that of the 100 nearest
-by cosine. All on one thread is timed as CPU seconds, which other work on the machine disturbs least; builds on two
-threads and loading as seconds on the clock. Damaged files go to a process each.
-The ratio is the time of a batch by exact search over that by our index, among the texts: above 1, graphs are faster.
+The vectors are those that the recipes search: texts as tf-idf weighted sums of learnt word vectors followed by a ReLU,
+and labels as centroids of their texts. Queries are test texts. Recall is that of the 100 nearest vectors by cosine.
+Work on one thread is measured in CPU seconds, because other programs affect them least; builds with two threads and
+loading in wall-clock seconds. The benchmark also checks whether builds are reproducible, and what happens with damaged
+files (each in a process of its own). The ratio is the batch time of exact search over that of our graphs, among texts.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-import shortlist
+from common import make_parser, print_json, read_splits, show, timed, unit
 from shortlist.kernels.threads import use_cores
 from shortlist.model.folder import mapped_arrays
 from shortlist.shortlisters.cells import CellIndex
@@ -33,18 +34,22 @@ from shortlist.text import TfIdf, Vocabulary, learn_vectors
 
 K = 100
 LINKS, BUILD_EFFORT = 32, 100
-EFFORTS = (100, 300)
-FEW = 5_000  # vectors in the tests of files and of repeated builds
-SLOW = 15  # seconds; what takes longer to build is built once only
+HNSW_EFFORTS, CELL_EFFORTS = (100, 300), (16, 64)
+N_SMALL = 5_000  # vectors for the checks of files and of repeated builds
+SLOW_BUILD = 15  # seconds; slower builds are not repeated with two threads
+MEMORY_LIMIT = 6 << 30  # for loading damaged files
+DAMAGES = {"cut off": 4, "1 of the first 200 bytes": 12, "64 bytes anywhere": 8}  # how often each is tried
 
 
-class Exact:
-    """Products with all vectors, in blocks."""
+class Ours:
+    """Exact search, or faiss's graphs over a quarter of the vectors each."""
 
-    efforts = (0,)
+    def __init__(self, exact):
+        self.exact, self.efforts = exact, (0,) if exact else (100, 200)
 
     def build(self, vectors, threads):
-        self.index = NeighbourIndex.build(vectors, exact=True, threads=threads)
+        graph = {} if self.exact else {"links": LINKS, "build_effort": BUILD_EFFORT}
+        self.index = NeighbourIndex.build(vectors, exact=self.exact, threads=threads, **graph)
 
     def search(self, queries, effort):
         if effort:
@@ -58,83 +63,10 @@ class Exact:
         self.index = NeighbourIndex.load(path, memory_mapped=mapped)
 
 
-class Parts(Exact):
-    """Our index: faiss's graphs over a quarter of the vectors each."""
-
-    efforts = (100, 200)
-
-    def build(self, vectors, threads):
-        self.index = NeighbourIndex.build(vectors, exact=False, links=LINKS, build_effort=BUILD_EFFORT, threads=threads)
-
-
-class Faiss:
-    efforts = EFFORTS
-
-    def __init__(self, kind=""):
-        self.kind = kind
-
-    def build(self, vectors, threads):
-        import faiss
-
-        faiss.omp_set_num_threads(threads)
-        dimensions, metric = vectors.shape[1], faiss.METRIC_INNER_PRODUCT
-        if self.kind:
-            quantiser = getattr(faiss.ScalarQuantizer, self.kind)
-            self.index = faiss.IndexHNSWSQ(dimensions, quantiser, LINKS, metric)
-            self.index.train(vectors)
-        else:
-            self.index = faiss.IndexHNSWFlat(dimensions, LINKS, metric)
-        self.index.hnsw.efConstruction = BUILD_EFFORT
-        self.index.add(vectors)
-        faiss.omp_set_num_threads(1)
-
-    def search(self, queries, effort):
-        self.index.hnsw.efSearch = effort
-        return self.index.search(queries, K)[1]
-
-    def save(self, path):
-        import faiss
-
-        faiss.write_index(self.index, str(path))
-
-    def load(self, path, mapped):
-        import faiss
-
-        self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
-
-
-class FaissIvf(Faiss):
-    """Inverted lists; the effort is how many of them a query visits."""
-
-    efforts = (16, 64)
-    form = "Flat"
-
-    def build(self, vectors, threads):
-        import faiss
-
-        faiss.omp_set_num_threads(threads)
-        n_lists = int(4 * len(vectors) ** 0.5)
-        self.index = faiss.index_factory(vectors.shape[1], f"IVF{n_lists},{self.form}", faiss.METRIC_INNER_PRODUCT)
-        self.index.cp.min_points_per_centroid = 1  # no warnings
-        self.index.train(vectors)
-        self.index.add(vectors)
-        faiss.omp_set_num_threads(1)
-
-    def search(self, queries, effort):
-        self.index.nprobe = effort
-        return self.index.search(queries, K)[1]
-
-
-class FaissIvf8(FaissIvf):
-    """The same with 8 bits a number."""
-
-    form = "SQ8"
-
-
 class Cells:
-    """Our index of labels: cells, 8 bits a number; the effort is how many cells a query visits."""
+    """Our index of labels: cells with 8 bits per number. The effort is the number of cells searched."""
 
-    efforts = (16, 64)
+    efforts = CELL_EFFORTS
 
     def build(self, vectors, threads):
         with use_cores(threads):
@@ -151,22 +83,56 @@ class Cells:
         self.index = CellIndex.from_arrays(mapped_arrays(path) if mapped else load_file(path))
 
 
-class Usearch:
-    efforts = EFFORTS
+class Faiss:
+    """An index of faiss's factory. The effort is efSearch of a graph, or the number of cells searched."""
 
-    def __init__(self, kind):
-        self.kind = kind
+    def __init__(self, factory):
+        self.factory, self.is_graph = factory, factory.startswith("HNSW")
+        self.efforts = HNSW_EFFORTS if self.is_graph else CELL_EFFORTS
+
+    def build(self, vectors, threads):
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+        description = self.factory.format(n_cells=int(4 * len(vectors) ** 0.5))
+        self.index = faiss.index_factory(vectors.shape[1], description, faiss.METRIC_INNER_PRODUCT)
+        if self.is_graph:
+            self.index.hnsw.efConstruction = BUILD_EFFORT
+        else:
+            self.index.cp.min_points_per_centroid = 1  # avoids warnings
+        self.index.train(vectors)
+        self.index.add(vectors)
+        faiss.omp_set_num_threads(1)
+
+    def search(self, queries, effort):
+        if self.is_graph:
+            self.index.hnsw.efSearch = effort
+        else:
+            self.index.nprobe = effort
+        return self.index.search(queries, K)[1]
+
+    def save(self, path):
+        import faiss
+
+        faiss.write_index(self.index, str(path))
+
+    def load(self, path, mapped):
+        import faiss
+
+        self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
+
+
+class Usearch:
+    efforts = HNSW_EFFORTS
+
+    def __init__(self, dtype):
+        self.dtype = dtype
 
     def build(self, vectors, threads):
         from usearch.index import Index
 
-        self.index = Index(
-            ndim=vectors.shape[1],
-            metric="ip",
-            dtype=self.kind,
-            connectivity=LINKS,
-            expansion_add=BUILD_EFFORT,
-        )
+        options = {"connectivity": LINKS, "expansion_add": BUILD_EFFORT}
+        self.index = Index(ndim=vectors.shape[1], metric="ip", dtype=self.dtype, **options)
         self.index.add(np.arange(len(vectors)), vectors, threads=threads)
 
     def search(self, queries, effort):
@@ -184,129 +150,125 @@ class Usearch:
             raise ValueError("refused without a reason")
 
 
+EXACT, OUR_GRAPHS = "exact", "Shortlist, 4 graphs"
 INDEXES = {
-    "exact": Exact,
-    "faiss HNSW": Faiss,
-    "faiss HNSW, 8 bits": lambda: Faiss("QT_8bit"),
-    "faiss HNSW, fp16": lambda: Faiss("QT_fp16"),
-    "faiss IVF": FaissIvf,
-    "faiss IVF, 8 bits": FaissIvf8,
+    EXACT: lambda: Ours(exact=True),
+    "faiss HNSW": lambda: Faiss(f"HNSW{LINKS},Flat"),
+    "faiss HNSW, 8 bits": lambda: Faiss(f"HNSW{LINKS}_SQ8"),
+    "faiss HNSW, fp16": lambda: Faiss(f"HNSW{LINKS}_SQfp16"),
+    "faiss IVF": lambda: Faiss("IVF{n_cells},Flat"),
+    "faiss IVF, 8 bits": lambda: Faiss("IVF{n_cells},SQ8"),
     "usearch HNSW": lambda: Usearch("f32"),
     "usearch HNSW, bf16": lambda: Usearch("bf16"),
     "usearch HNSW, i8": lambda: Usearch("i8"),
-    "Shortlist, 4 parts": Parts,
+    OUR_GRAPHS: lambda: Ours(exact=False),
     "Shortlist, cells": Cells,
 }
-AMONG_TEXTS = ["exact", "faiss HNSW", "faiss IVF", "usearch HNSW, bf16", "Shortlist, 4 parts"]
-TRIED_WITH_DAMAGE = ["faiss HNSW", "faiss IVF", "usearch HNSW", "Shortlist, 4 parts"]
+AMONG_TEXTS = [EXACT, "faiss HNSW", "faiss IVF", "usearch HNSW, bf16", OUR_GRAPHS]
+DAMAGED = ["faiss HNSW", "faiss IVF", "usearch HNSW", OUR_GRAPHS]
+
+
+def built(name, vectors, threads=1):
+    index = INDEXES[name]()
+    index.build(vectors, threads)
+    return index
 
 
 def vectors_of(folder):
-    """Unit vectors of texts, of labels, and of queries."""
-    data, test = shortlist.read(folder, part="train"), shortlist.read(folder, part="test")
-    vocabulary, word_ids = Vocabulary.build_and_encode(data.texts, min_count=2)
-    words = learn_vectors(word_ids, len(vocabulary), seed=1, labels=data.labels, n_labels=data.n_labels)
+    """Unit vectors of texts, labels and queries."""
+    train, test = read_splits(folder)
+    vocabulary, word_ids = Vocabulary.build_and_encode(train.texts, min_count=2)
+    words = learn_vectors(word_ids, len(vocabulary), seed=1, labels=train.labels, n_labels=train.n_labels)
     tf_idf = TfIdf.fit(word_ids, len(vocabulary))
     texts = unit(np.maximum(tf_idf.transform(word_ids) @ words, 0))
     queries = unit(np.maximum(tf_idf.transform(vocabulary.encode(test.texts)) @ words, 0))
-    return texts, unit(data.labels.to_csr(data.n_labels).T @ texts), queries
-
-
-def unit(rows):
-    return (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)).astype(np.float32)
-
-
-def recall_of(found, nearest):
-    return np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, nearest, strict=True)]) / K
-
-
-def seconds_of(work, clock=time.process_time):
-    start = clock()
-    result = work()
-    return clock() - start, result
+    return texts, unit(train.labels.to_csr(train.n_labels).T @ texts), queries
 
 
 def compare(title, names, vectors, queries, folder):
-    """Print a table; all numbers by name and effort."""
-    print(f"\n{title}: {len(vectors):,} × {vectors.shape[1]}, {len(queries):,} queries, µs a query")
-    print(f"{'':20}{'build s':>8}{'2 thr.':>7}{'effort':>7}{'recall':>8}{'batch':>7}{'alone':>7}", end="")
-    print(f"{'file MB':>9}{'mapped ms':>10}{'read ms':>8}")
-    nearest, numbers = None, {}
+    """Print and return one result per index and search effort."""
+    print(f"\n{title}: {len(vectors):,} × {vectors.shape[1]}, {len(queries):,} queries")
+    nearest, results = None, []
     for name in names:
-        index = INDEXES[name]()
-        build, _ = seconds_of(lambda index=index: index.build(vectors, 1))
-        both = None
-        if build < SLOW:
-            both, _ = seconds_of(lambda name=name: INDEXES[name]().build(vectors, 2), time.perf_counter)
-        size, loads = file_facts(name, index, folder / "index")
+        build_seconds, index = timed(lambda name=name: built(name, vectors), time.process_time)
+        two_threads = None
+        if build_seconds < SLOW_BUILD:
+            two_threads = round(timed(lambda name=name: built(name, vectors, threads=2))[0], 1)
+        path = folder / "index"
+        index.save(path)
+        load_ms = {mapped: load_milliseconds(name, path, mapped) for mapped in (True, False)}
         for effort in index.efforts:
-            index.search(queries[:2], effort)
-            batch, found = seconds_of(lambda index=index, effort=effort: index.search(queries, effort))
+            search = partial(index.search, effort=effort)
+            search(queries[:2])
+            seconds, found = timed(partial(search, queries), time.process_time)
             nearest = found if nearest is None else nearest
-            alone = [
-                seconds_of(lambda i=i, index=index, effort=effort: index.search(queries[i : i + 1], effort))[0]
-                for i in range(100)
-            ]
-            one = numbers[name, effort] = {
-                "build_s": round(build, 1),
-                "build_2_threads_s": both and round(both, 1),
-                "recall": round(float(recall_of(found, nearest)), 4),
-                "batch_us": round(1e6 * batch / len(queries)),
-                "alone_us": round(1e6 * float(np.median(alone))),
-            }
-            print(
-                f"{name:20}{build:8.1f}{one['build_2_threads_s'] or '':>7}{effort or '':>7}{one['recall']:8.4f}", end=""
+            singles = [queries[i : i + 1] for i in range(min(100, len(queries)))]
+            alone = [timed(partial(search, single), time.process_time)[0] for single in singles]
+            common = [len(np.intersect1d(a, b)) for a, b in zip(found, nearest, strict=True)]
+            results.append(
+                {
+                    "": name,
+                    "build s": round(build_seconds, 1),
+                    "2 threads": two_threads,
+                    "effort": effort or None,
+                    "recall": round(float(np.mean(common)) / K, 4),
+                    "batch µs": round(1e6 * seconds / len(queries)),
+                    "alone µs": round(1e6 * float(np.median(alone))),
+                    "file MB": round(path.stat().st_size / 1e6, 1),
+                    "mapped ms": load_ms[True],
+                    "read ms": load_ms[False],
+                }
             )
-            print(f"{one['batch_us']:7}{one['alone_us']:7}{size:9.1f}{loads[0]:10.1f}{loads[1]:8.1f}", flush=True)
-    return numbers
+    show(results)
+    return results
 
 
-def file_facts(name, index, path):
-    """Size in MB; milliseconds until the index is loaded, mapped and read."""
-    index.save(path)
-    loads = [
-        min(seconds_of(lambda mapped=mapped: INDEXES[name]().load(path, mapped), time.perf_counter)[0] for _ in "123")
-        for mapped in (True, False)
-    ]
-    return path.stat().st_size / 1e6, [1e3 * load for load in loads]
+def load_milliseconds(name, path, mapped):
+    return round(1e3 * min(timed(lambda: INDEXES[name]().load(path, mapped))[0] for _ in range(3)), 1)
 
 
-def print_repeats(names, vectors, folder):
-    print(f"\nthe same file from builds of the same {len(vectors):,} vectors with 1, with 2 threads; with 1 as with 2")
+def check_repeated_builds(names, vectors, folder):
+    """Whether builds of the same vectors give the same file."""
+    print(f"\nreproducible builds of {len(vectors):,} vectors")
+    results = []
     for name in names:
         files = {1: set(), 2: set()}
         for threads in (1, 1, 2, 2, 2):
-            index = INDEXES[name]()
-            index.build(vectors, threads)
-            index.save(folder / "repeat")
+            built(name, vectors, threads).save(folder / "repeat")
             files[threads].add((folder / "repeat").read_bytes())
-        answers = [len(files[1]) == 1, len(files[2]) == 1, len(files[1] | files[2]) == 1]
-        print(f"{name:20}" + "".join(f"{'yes' if answer else 'no':>5}" for answer in answers), flush=True)
+        same = {"1 thread": len(files[1]) == 1, "2 threads": len(files[2]) == 1, "both": len(files[1] | files[2]) == 1}
+        results.append({"": name, **{key: "yes" if value else "no" for key, value in same.items()}})
+    show(results)
 
 
-def print_damage(names, vectors, queries, folder):
-    print("\nwhat damage to a file leads to (mapped), in so many of the cases")
+def check_damaged_files(names, vectors, queries, folder):
+    """What happens when a damaged file is mapped and searched."""
+    print("\ndamaged files")
     np.save(folder / "queries.npy", queries[:100])
+    results = []
     for name in names:
-        index = INDEXES[name]()
-        index.build(vectors, 1)
+        index = built(name, vectors)
         index.save(folder / "whole")
         np.save(folder / "expected.npy", index.search(queries[:100], index.efforts[0]))
-        content = np.fromfile(folder / "whole", np.uint8)
-        rng, outcomes = np.random.default_rng(0), {}
-        for damage, times in [("cut off", 4), ("1 of the first 200 bytes", 12), ("64 bytes anywhere", 8)]:
-            outcomes[damage] = Counter()
+        content, rng = np.fromfile(folder / "whole", np.uint8), np.random.default_rng(0)
+        result = {"": name}
+        for damage, times in DAMAGES.items():
+            outcomes = Counter()
             for _ in range(times):
-                changed = content.copy()
-                if damage == "cut off":
-                    changed = changed[: rng.integers(1, len(changed))]
-                else:
-                    at = rng.integers(0, 200, 1) if damage.startswith("1") else rng.integers(0, len(changed), 64)
-                    changed[at] ^= rng.integers(1, 256, len(at)).astype(np.uint8)
-                changed.tofile(folder / "damaged")
-                outcomes[damage][outcome_of(name, folder)] += 1
-        texts = [f"{damage}: " + ", ".join(f"{n} {what}" for what, n in c.items()) for damage, c in outcomes.items()]
-        print(f"{name:20}" + "; ".join(texts), flush=True)
+                damaged(content, damage, rng).tofile(folder / "damaged")
+                outcomes[outcome_of(name, folder)] += 1
+            result[damage] = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
+        results.append(result)
+    show(results)
+
+
+def damaged(content, damage, rng):
+    content = content.copy()
+    if damage == "cut off":
+        return content[: rng.integers(1, len(content))]
+    at = rng.integers(0, 200, 1) if damage.startswith("1") else rng.integers(0, len(content), 64)
+    content[at] ^= rng.integers(1, 256, len(at)).astype(np.uint8)
+    return content
 
 
 def outcome_of(name, folder):
@@ -318,56 +280,45 @@ def outcome_of(name, folder):
     return result.stdout.strip() if result.returncode == 0 else "crash"
 
 
-def try_damaged(name, folder):
-    """In a process of its own: load, search, say what happened."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+def search_damaged_file(name, folder):
+    """Load and search in this process; return what happened."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     index = INDEXES[name]()
     try:
         index.load(folder / "damaged", True)
-    except Exception as error:  # noqa: BLE001 - what it is does not matter here, only that it is one
+    except Exception as error:  # noqa: BLE001 - any error counts as a refusal
         return "out of memory" if isinstance(error, MemoryError) else "refused"
     try:
         found = index.search(np.load(folder / "queries.npy"), index.efforts[0])
     except Exception:  # noqa: BLE001
         return "error in search"
-    expected = np.load(folder / "expected.npy")
-    same = found.shape == expected.shape and (found == expected).all()
-    return "harmless" if same else "wrong results"
+    return "harmless" if np.array_equal(found, np.load(folder / "expected.npy")) else "wrong results"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="a data set with a training and a test part")
+    parser = make_parser(__doc__)
+    parser.add_argument("folder", type=Path, help="a data set with train and test")
     parser.add_argument("--queries", type=int, default=2_000)
     parser.add_argument("--damaged", help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.damaged:
-        print(try_damaged(chosen.damaged, chosen.folder))
+    arguments = parser.parse_args()
+    if arguments.damaged:
+        print(search_damaged_file(arguments.damaged, arguments.folder))
         return
 
-    texts, labels, queries = vectors_of(chosen.folder)
-    queries = queries[: chosen.queries]
-    Exact().build(labels[:10], 1)
-    NeighbourIndex.build(labels[:10]).search(queries[:2], 1, threads=1)  # compiles, or loads from the cache
+    texts, labels, queries = vectors_of(arguments.folder)
+    queries = queries[: arguments.queries]
+    for name in (EXACT, OUR_GRAPHS):
+        built(name, labels[:10]).search(queries[:2], 0)  # compiles the kernels, or loads them from the cache
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print_repeats([name for name in INDEXES if name != "exact"], labels[:FEW], folder)
-        print_damage(TRIED_WITH_DAMAGE, labels[:FEW], queries, folder)
-        compare("labels", INDEXES, labels, queries, folder)
-        numbers = compare("texts", AMONG_TEXTS, texts, queries, folder)
-    exact, ours = numbers["exact", 0], numbers["Shortlist, 4 parts", 100]
-    result = {
-        "benchmark": "indexes",
-        "ratio": round(exact["batch_us"] / ours["batch_us"], 3),
-        "ratio_is": "batch time of exact search / our graphs at effort 100, among the texts",
-        "n_vectors": len(texts),
-        "exact": exact,
-        "ours": ours,
-        "faiss_at_300": numbers["faiss HNSW", 300],
-    }
-    print(json.dumps(result))
+        check_repeated_builds([name for name in INDEXES if name != EXACT], labels[:N_SMALL], folder)
+        check_damaged_files(DAMAGED, labels[:N_SMALL], queries, folder)
+        among_labels = compare("labels", INDEXES, labels, queries, folder)
+        among_texts = compare("texts", AMONG_TEXTS, texts, queries, folder)
+    exact = among_texts[0]
+    ours = next(result for result in among_texts if result[""] == OUR_GRAPHS)
+    ratio = round(exact["batch µs"] / ours["batch µs"], 3)
+    print_json("indexes", ratio=ratio, n_vectors=len(texts), among_labels=among_labels, among_texts=among_texts)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,31 @@
-"""Table 6 of the paper on DeepXML: one module at a time exchanged, without the re-ranker.
+"""Table 6 of the DeepXML paper: one component of Astec at a time is exchanged, without the re-ranker.
 
-    python benchmarks/modules.py DATA/tibkat-sid [--texts 20000] [--tables a b c d] [--set dimensions=200]
+    python benchmarks/modules.py DATA/tibkat-sid [--texts 20000] [--tables a b c d] [--set dropout=0.3]
 
-(a) the encoder, (b) the surrogate task, (c) the classifier, (d) how negatives are sampled. The first row of every table
-is Astec as it is. Test part; labels unseen in training are ignored.
+(a) the encoder, (b) the surrogate task, (c) the classifier, (d) negative sampling. The first row of every table is
+Astec itself. Measured on the test part; labels unseen in training are ignored.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 import shortlist
+from common import (
+    add_recipe_options,
+    make_parser,
+    parse_recipe_options,
+    print_json,
+    read_splits,
+    show,
+    timed,
+    unit,
+)
 from shortlist.arrays import Ragged
-from shortlist.cli.models import option_value
 from shortlist.heads.word_rows import WordRows
-from shortlist.tables import plain
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 ASTEC = ("astec", {})
@@ -33,82 +38,82 @@ TABLES = {
     },
     "b": {
         "clusters of labels": ASTEC,
-        "labels thrown together": ("astec", {"surrogate": "hashed"}),
+        "hashed labels": ("astec", {"surrogate": "hashed"}),
         "frequent labels": ("astec", {"surrogate": "frequent"}),
-        "unsupervised": ("astec", {"surrogate": "none"}),
+        "none: initial vectors (learnt with labels), frozen": ("astec", {"surrogate": "none"}),
     },
     "c": {
-        "rows and transfer": ASTEC,
+        "one-vs-rest, transferred features": ASTEC,
         "support vector machines (DiSMEC)": ("svm", {}),
         "nearest neighbours": ("knn", {}),
     },
     "d": {
         "index of labels": ASTEC,
         "indexes of labels and texts": ("astec", {"share": 0.5}),
-        "as Slice": ("astec", {"sampling": "slice"}),
+        "as in Slice": ("astec", {"sampling": "slice"}),
         "frequent labels": ("astec", {"sampling": "frequent"}),
         "uniform": ("astec", {"sampling": "uniform"}),
     },
 }
+SVM_CANDIDATES, N_CANDIDATES = 100, 500
 
 
 class OtherClassifier:
-    """Astec's features and shortlists, with something else in the place of its rows."""
+    """The features and candidates of an Astec model with another classifier."""
 
     def __init__(self, model, kind, train):
         self.model, self.kind = model, kind
         if kind == "svm":
             features = self.features(train)
-            ids, _, _ = model.pipeline.shortlister.shortlist(features, 100, model.searched)
+            ids, _, _ = self.candidates(features, SVM_CANDIDATES)
             self.rows = WordRows.learn(sparse.csr_array(features), train.labels, train.n_labels, ids)
 
     def features(self, data):
-        vectors = self.model.pipeline.encoder.encode(self.model.vocabulary.encode(data.texts))
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        return unit(self.model.pipeline.encoder.encode(self.model.vocabulary.encode(data.texts)))
+
+    def candidates(self, features, k):
+        return self.model.pipeline.shortlister.shortlist(features, k, self.model.searched)
 
     def predict_dataset(self, data):
         features = self.features(data)
-        ids, cosines, votes = self.model.pipeline.shortlister.shortlist(features, 500, self.model.searched)
+        ids, cosines, votes = self.candidates(features, N_CANDIDATES)
         if self.kind == "svm":
             scores = self.rows.scores(Ragged.from_csr(features), ids)
         else:
-            scores = np.where(ids >= 0, cosines + votes, -np.inf)  # cosines of what is there may be below 0
+            scores = np.where(ids >= 0, cosines + votes, -np.inf)  # a cosine may be below 0
         best = np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable")[:, :5], axis=1)
         return [[self.model.label_names[i] for i in row if i >= 0] for row in best.tolist()]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--texts", type=int, help="train on so many texts, drawn at random; all by default")
+    parser = make_parser(__doc__)
+    parser.add_argument("folder", type=Path, help="a data set with train and test")
+    parser.add_argument("--texts", type=int, help="number of random training texts (default: all)")
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--set", dest="options", action="append", default=[], help="NAME=VALUE for all recipes")
-    chosen = parser.parse_args()
-    options = {name: option_value(value) for name, _, value in (item.partition("=") for item in chosen.options)}
-    train, test = shortlist.read(chosen.folder, "train"), shortlist.read(chosen.folder, "test")
-    if chosen.texts is not None:
-        train = train.take(np.sort(np.random.default_rng(0).permutation(len(train))[: chosen.texts]))
+    add_recipe_options(parser, "an option for all recipes")
+    arguments = parser.parse_args()
+    options = parse_recipe_options(arguments.options) | {"reranker": False}
+    train, test = read_splits(arguments.folder)
+    if arguments.texts is not None:
+        train = train.take(np.sort(np.random.default_rng(0).permutation(len(train))[: arguments.texts]))
     train = train.without_unused_labels()
     print(train, flush=True)
-    astec, results = None, []
-    for table in chosen.tables:
-        for name, (recipe, how) in TABLES[table].items():
-            start = time.perf_counter()
+    astec_seconds, astec = timed(lambda: shortlist.train(train, recipe="astec", **options))
+    results = []
+    for table in arguments.tables:
+        for name, (recipe, changes) in TABLES[table].items():
+            seconds, model = astec_seconds, astec
             if recipe in ("svm", "knn"):
-                model = OtherClassifier(astec[0], recipe, train)
-            elif (recipe, how) == ASTEC and astec is not None:
-                model = astec[0]
-            else:
-                model = shortlist.train(train, recipe=recipe, **{**options, "reranker": False, **how})
-            seconds = time.perf_counter() - start
-            if (recipe, how) == ASTEC:
-                astec = astec or (model, seconds)
-                seconds = astec[1]
-            result = shortlist.evaluate(model.predict_dataset(test), test, train=train, unseen="ignore")
-            results.append({"table": table, "": name, **{m: f"{result[m]:.2f}" for m in METRICS}, "s": round(seconds)})
+                seconds, model = timed(lambda kind=recipe: OtherClassifier(astec, kind, train))
+            elif (recipe, changes) != ASTEC:
+                given = options | changes
+                seconds, model = timed(lambda recipe=recipe, given=given: shortlist.train(train, recipe, **given))
+            found = shortlist.evaluate(model.predict_dataset(test), test, train=train, unseen="ignore")
+            scores = {metric: round(found[metric], 2) for metric in METRICS}
+            results.append({"table": table, "": name, **scores, "s": round(seconds)})
             print(results[-1], flush=True)
-    print(plain(list(results[0]), [[str(value) for value in row.values()] for row in results]))
-    print(json.dumps({"benchmark": "modules", "options": options, "results": results}))
+    show(results)
+    print_json("modules", options=options, results=results)
 
 
 if __name__ == "__main__":

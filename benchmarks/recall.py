@@ -1,59 +1,53 @@
-"""Shortlist recall: how many of the test texts' labels are among the first 10, 20, … candidates of a model.
+"""Recall of the candidates: how many labels of the test texts are among the first 10, 20, … candidates of a model.
 
     python benchmarks/recall.py MODEL DATA/yso-finna-en [--texts 20000] [--search-effort 1] [--threads 2]
 
-For models of DeepXML's pipeline: what both indexes find, what the index of label centres finds alone, and what the
-votes of neighbouring texts find alone. Labels unseen in training are not counted.
+For models with an index of labels (astec and the like): what both indexes find, what the index of label centres finds
+alone, and what the votes of neighbouring texts find alone. Labels unseen in training are not counted.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import shortlist
-from shortlist.tables import plain
+from common import make_parser, print_json, show
 
 SIZES = (10, 20, 50, 100, 200, 300, 500)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--texts", type=int, default=20_000, help="so many test texts, drawn at random")
-    parser.add_argument(
-        "--search-effort", type=float, default=1.0, help="times as many cells of labels as the model would"
-    )
+    parser.add_argument("folder", type=Path, help="a data set with a test part")
+    parser.add_argument("--texts", type=int, default=20_000, help="number of random test texts")
+    parser.add_argument("--search-effort", type=float, default=1.0, help="as in prediction")
     parser.add_argument("--threads", type=int)
-    chosen = parser.parse_args()
-    model, test = shortlist.load(chosen.model), shortlist.read(chosen.folder, "test")
-    rows = np.sort(np.random.default_rng(0).permutation(len(test))[: chosen.texts])
-    test = test.take(rows)
-    number = {name: i for i, name in enumerate(model.label_names)}
-    labels = np.asarray([number.get(name, -1) for name in test.label_names])[test.labels.values]
-    text_of_label = test.labels.row_ids[labels >= 0]
-    labels = labels[labels >= 0]
+    arguments = parser.parse_args()
+    model, test = shortlist.load(arguments.model), shortlist.read(arguments.folder, "test")
+    test = test.take(np.sort(np.random.default_rng(0).permutation(len(test))[: arguments.texts]))
+    truth = test.relabelled(model.label_names).labels
     features = model.pipeline.encoder.encode(model.vocabulary.encode(test.texts))
-    merged = model.pipeline.shortlister
-    n_cells = max(1, round(chosen.search_effort * model.searched))
-    ways = {"both": merged, "label centres": replace(merged, texts=None), "votes of texts": replace(merged, share=1.0)}
-    results = {}
-    for name, shortlister in ways.items():
-        ids, cosines, votes = shortlister.shortlist(features, max(SIZES), n_cells, chosen.threads)
-        if shortlister.texts is None:  # what is found among the centres comes in no order
+    both = model.pipeline.shortlister
+    n_cells = max(1, round(arguments.search_effort * model.searched))
+    indexes = {"label centres": replace(both, texts=None)}
+    if both.texts is not None:
+        indexes |= {"votes of texts": replace(both, share=1.0), "both": both}
+    results = []
+    for name, index in indexes.items():
+        ids, cosines, votes = index.shortlist(features, max(SIZES), n_cells, arguments.threads)
+        if index.texts is None:  # candidates from the centres alone are not sorted
             ids = np.take_along_axis(ids, np.argsort(-cosines, axis=1, kind="stable"), axis=1)
-        if shortlister.share == 1:
+        if index.share == 1:
             ids = np.where(votes > 0, ids, -1)
-        places = (ids[text_of_label] == labels[:, None]).argmax(axis=1)
-        found = ids[text_of_label, places] == labels
-        results[name] = [round(100 * float((found & (places < size)).mean()), 2) for size in SIZES]
-    print(plain(["candidates", *map(str, SIZES)], [[name, *map(str, row)] for name, row in results.items()]))
-    print(json.dumps({"benchmark": "recall", "cells": n_cells, "sizes": SIZES, "results": results}))
+        is_label = ids[truth.row_ids] == truth.values[:, None]
+        ranks = np.where(is_label.any(axis=1), is_label.argmax(axis=1), max(SIZES))
+        results.append({"candidates": name, **{str(k): round(100 * float((ranks < k).mean()), 2) for k in SIZES}})
+    show(results)
+    print_json("recall", cells=n_cells, results=results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests of comparisons share: a small data set, and peers that behave in every way a peer can."""
+"""Helpers for the tests of comparisons: a small data set, and fake peers that fail in every possible way."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from shortlist.cli.models import option_value
 from shortlist.compare import Settings
-from shortlist.compare.plan import Peer, RowPlan, plan
+from shortlist.compare.plan import EntryPlan, Peer, plan
 
 WORDS = ["red", "blue", "green", "small", "large", "old", "new", "round"]
 THINGS = ["hat", "shoe", "lamp", "chair", "table", "cup"]
 
-# Does what its name says. Leaves a line in `runs` beside the script each time.
+# Does what its name says. Appends a line to `runs` next to the script each time it runs.
 FAKE_PEER = """
 import json, os, subprocess, sys, time
 from pathlib import Path
 import numpy as np
 
 name, job = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
-folder, data = Path(job["folder"]), Path(job["data"])
+folder, data = Path(job["folder"]), Path(job["peer_data"])
 with (Path(__file__).parent / "runs").open("a") as file:
     file.write(f"{name} {os.getpid()}\\n")
 print(f"this is {name}", flush=True)
 if name == "hangs":
-    # Also what it starts must be ended, though it has left the process group.
+    # Its child must be ended as well, although it has left the process group.
     child = subprocess.Popen([sys.executable, "-c", "import os, time; os.setpgid(0, 0); time.sleep(600)"])
     with (Path(__file__).parent / "runs").open("a") as file:
         file.write(f"child {child.pid}\\n")
@@ -40,47 +41,50 @@ if name == "crashes":
 if name == "cannot":
     print("not on this data", flush=True)
     sys.exit(3)
-if name == "eats":
+if name == "eats-memory":
     eaten = []
     while True:
         eaten.append(np.ones(1_000_000))
         time.sleep(0.001)
-if name == "leaves-nothing":
+if name == "no-result":
     sys.exit(0)
 with np.load(data / "test.npz") as rows:
     n_texts = int(rows["shape"][0])
 with np.load(data / "train.labels.npz") as labels:
     n_labels, values = int(labels["n_labels"]), labels["values"]
-k = job["places"]
+k = job["k"]
 best = np.argsort(-np.bincount(values, minlength=n_labels), kind="stable")[:k]
 ids, scores = np.full((n_texts, k), -1, np.int32), np.zeros((n_texts, k), np.float32)
 ids[:, : len(best)] = best
-if name == "other-labels":
+if name == "unknown-labels":
     ids[0, 0] = n_labels
-if name == "not-numbers":
+if name == "nan-scores":
     scores[:] = np.nan
-if name == "too-few":
+if name == "missing-texts":
     ids, scores = ids[1:], scores[1:]
-more = {f"{way}.{part}": array for way in job["ways"] for part, array in (("ids", ids), ("scores", scores))}
-np.savez(folder / "predictions.npz", ids=ids, scores=scores, **more)
-if name == "no-arrays":
-    (folder / "predictions.npz").write_bytes(b"these are no arrays")
+arrays = {"ids": ids, "scores": scores}
+for kind in job["perturbations"]:
+    arrays.update({f"{kind}.ids": ids, f"{kind}.scores": scores})
+np.savez(folder / "predictions.npz", **arrays)
+if name == "invalid-npz":
+    (folder / "predictions.npz").write_bytes(b"not an npz file")
 measured = {"train_seconds": 1.5, "model_bytes": 10, "ms_p50": 0.1, "options": {"fake": True}}
-(folder / "measured.json").write_text("[1, 2" if name == "no-json" else json.dumps(measured))
+(folder / "measured.json").write_text("[1, 2" if name == "invalid-json" else json.dumps(measured))
 """
-BAD = ["dies", "crashes", "leaves-nothing", "other-labels", "not-numbers", "too-few", "no-arrays", "no-json"]
+INVALID = ["unknown-labels", "nan-scores", "missing-texts", "invalid-npz", "invalid-json"]
+BAD = ["dies", "crashes", "no-result", *INVALID]
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process; a dead one that nobody has asked about yet does not count."""
+    """Whether the process exists and is not a zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
         return False
 
 
 def write_data(folder: Path, n_train: int = 240, n_test: int = 60, seed: int = 0) -> Path:
-    """A folder with train and test; the label of a text is its thing, and often its first word."""
+    """Write a train and a test part; the labels of a text are its last word and often its first."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for part, count in (("train", n_train), ("test", n_test)):
@@ -95,16 +99,16 @@ def write_data(folder: Path, n_train: int = 240, n_test: int = 60, seed: int = 0
     return folder
 
 
-def fake_rows(folder: Path, *names: str) -> list[RowPlan]:
-    """Rows of peers that behave as their names say."""
+def fake_entries(folder: Path, *names: str) -> list[EntryPlan]:
+    """Entries of fake peers that do what their names say."""
     script = folder / "fake_peer.py"
     if not script.exists():
         folder.mkdir(parents=True, exist_ok=True)
         script.write_text(FAKE_PEER)
-    return [RowPlan(name, "peer", name, peer=Peer(name, name, "numpy", script)) for name in names]
+    return [EntryPlan(name, "peer", name, peer=Peer(name, name, "numpy", script)) for name in names]
 
 
-def settings_of(data: Path, out: Path, rows: list[RowPlan] | str, **options) -> Settings:
-    rows = plan(rows, "none", option_value) if isinstance(rows, str) else rows
+def settings_of(data: Path, out: Path, entries: list[EntryPlan] | str, **options) -> Settings:
+    entries = plan(entries, "none", option_value) if isinstance(entries, str) else entries
     given = {"peers_python": sys.executable, "threads": 1, "latency_texts": 5} | options
-    return Settings(source=str(data), out=str(out), rows=rows, **given)
+    return Settings(source=str(data), out=str(out), entries=entries, **given)

@@ -1,4 +1,4 @@
-"""The other tools themselves, where `make peers` has set them up."""
+"""The other tools themselves, if `make peers` has installed them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 
 from comparing import settings_of, write_data
 from shortlist.compare import compare
-from shortlist.compare.plan import peers, plan
+from shortlist.compare.plan import PEERS, plan
 
 PYTHON = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.exists(), reason="there are no peers: make peers")
+@pytest.mark.skipif(not PYTHON.exists(), reason="the other tools are not installed: make peers")
 def test_every_peer_learns(tmp_path):
-    rows = plan("none", "all", str)
-    settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", rows, peers_python=str(PYTHON))
-    found = compare(settings)["rows"]
-    assert [row["name"] for row in found] == list(peers())
-    for row in found:
-        assert row["status"] == "done", row
-        assert row["scores"]["P@1"] > 60, row["name"]
-        assert row["ms_p50"] > 0 and row["model_bytes"] > 100 and row["bulk_texts_per_second"] > 0
+    entries = plan("none", "all", str)
+    settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries, peers_python=str(PYTHON))
+    found = compare(settings)["entries"]
+    assert [entry["name"] for entry in found] == list(PEERS)
+    for entry in found:
+        assert entry["status"] == "done", entry
+        assert entry["scores"]["P@1"] > 60, entry["name"]
+        assert entry["ms_p50"] > 0 and entry["model_bytes"] > 100 and entry["bulk_texts_per_second"] > 0

@@ -1,8 +1,8 @@
-"""Cluster a sparse matrix with PECOS's `Indexer`; run by `benchmarks/label_tree.py` inside the peers' environment.
+"""Cluster a sparse matrix with PECOS's `Indexer`; benchmarks/label_tree.py runs this in the peers' Python.
 
     python pecos_tree.py MATRIX.npz N_CLUSTERS THREADS REPEATS CLUSTERS.npy
 
-Prints one JSON line, and saves the cluster of each row.
+Saves the cluster of each row, and prints one JSON line.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from scipy import sparse
 
 def main(matrix_file, n_clusters, threads, repeats, clusters_file):
     rows = sparse.csr_matrix(sparse.load_npz(matrix_file), dtype=np.float32)
-    # PECOS halves until leaves are no larger than this. Everything else stays at its defaults: spherical,
-    # up to 20 iterations, no sampling.
+    # PECOS halves clusters until none is larger than this. Everything else has its default: spherical, up to 20
+    # iterations, no sampling.
     options = {"max_leaf_size": -(-rows.shape[0] // n_clusters), "threads": threads, "seed": 0}
     Indexer.gen(rows[:5000], indexer_type="hierarchicalkmeans", **options)
     seconds = []

@@ -11,95 +11,81 @@ from shortlist.cli.reading import reading_options
 from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
+POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @click.command()
 @click.argument("source")
 @click.option("--out", required=True, type=click.Path(), help="Folder for the results.")
-@click.option("--recipes", multiple=True, help="all, none, or names; see below.  [default: popular,centroid,astec]")
-@click.option("--peers", multiple=True, help="all, none, or names of other tools.  [default: all]")
-@click.option("--peers-python", type=click.Path(), help=f"Python that has them.  [default: {PEERS_PYTHON}, if there]")
-@click.option("--minutes", default=60.0, show_default=True, type=click.FloatRange(0, min_open=True),
-              help="A row may take so long; then it is given up.")  # fmt: skip
-@click.option("--memory", type=click.FloatRange(0, min_open=True),
-              help="A row may take so many GB.  [default: nine tenths of what is free]")  # fmt: skip
-@click.option("--threads", type=click.IntRange(1), help="In training and in bulk; as many as cores by default.")
-@click.option("--seed", default=0, show_default=True, help="Where chance begins.")
-@click.option("--ablations", multiple=True,
-              help="all, none, or fan-out, dimensions: variants of InceptionXML.  [default: none]")  # fmt: skip
-@click.option("--robustness", is_flag=True, help="Also on test texts with words shuffled, dropped, and misspelt.")
-@click.option("--latency-texts", default=1000, show_default=True, type=click.IntRange(1),
-              help="So many test texts are predicted one at a time.")  # fmt: skip
-@click.option("--again", multiple=True, help="Name of a row to run again, though it is there; all for all of them.")
+@click.option("--recipes", multiple=True, help="all, none, or names (see above).  [default: popular,centroid,astec]")
+@click.option("--peers", multiple=True, help="Other tools: all, none, or names.  [default: all]")
+@click.option(
+    "--peers-python",
+    type=click.Path(),
+    help=f"Python that has the other tools.  [default: {PEERS_PYTHON}, if it exists]",
+)
+@click.option("--ablations", multiple=True, help="all, none, fan-out or dimensions.  [default: none]")
+@click.option("--minutes", default=60.0, show_default=True, type=POSITIVE, help="Time limit per entry, in minutes.")
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=POSITIVE,
+    help="Memory limit per entry, in GB.  [default: 90 % of free memory]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="Threads for training and bulk prediction.  [default: all cores]",
+)
+@click.option("--seed", default=0, show_default=True, help="Random seed.")
+@click.option("--robustness", is_flag=True, help="Also predict perturbed test texts.")
+@click.option(
+    "--latency-texts",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Number of test texts to predict one at a time.",
+)
+@click.option("--rerun", multiple=True, help="Name of a stored entry to run again, or all.")
 @click.option("--keep-models", is_flag=True, help="Keep the recipes' models in OUT/models.")
-@click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
-@click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
+@click.option("-a", default=0.55, show_default=True, help="Parameter A of the propensity model.")
+@click.option("-b", default=1.5, show_default=True, help="Parameter B of the propensity model.")
 @reading_options
 def compare(
-    source: str,
-    out: str,
-    recipes: tuple[str, ...],
-    peers: tuple[str, ...],
-    peers_python: str | None,
-    minutes: float,
-    memory: float | None,
-    threads: int | None,
-    seed: int,
-    ablations: tuple[str, ...],
-    robustness: bool,
-    latency_texts: int,
-    again: tuple[str, ...],
-    keep_models: bool,
-    a: float,
-    b: float,
-    reading: dict[str, Any],
+    recipes: tuple[str, ...], peers: tuple[str, ...], ablations: tuple[str, ...], a: float, b: float, **settings: Any
 ) -> None:
-    """Train recipes and other tools on SOURCE, a folder with train and test parts, and compare them on the test part.
+    """Train recipes and other tools on SOURCE, and compare them on its test part.
 
-    Without a test part, about a fifth of the texts is held out by the seed, where their labels have others to learn
-    from. A recipe may have options (astec:epochs=5) and be an ensemble (astec*3). Other tools are run by a Python of
-    their own, which `make peers` sets up; one that is not there is left out with a note. Each row has a process of its
-    own: one that dies, hangs or takes too much memory costs its row. What is done is stored in OUT (report.html,
-    table.md, summary.json, rows/), and the same command goes on from there.
+    SOURCE is a folder with a train and a test part. Of any other data set, a fifth of the texts is held out. A recipe
+    may have options (astec:dropout=0.3) or be an ensemble (astec*3). The other tools run in a separate Python, which
+    `make peers` sets up; those that are not installed are skipped. Each entry runs in its own process, so a crash or
+    an exceeded limit affects that entry only. Results are stored in OUT (report.html, table.md, summary.json,
+    entries/). If interrupted, run the same command to resume.
 
     \b
-    shortlist compare parts/ --out report/
-    shortlist compare parts/ --recipes all --peers all --minutes 240 --out report/
-    shortlist compare parts/ --recipes "centroid,astec,astec:epochs=5:dropout=0.3,astec*3" --peers none --out report/
-    shortlist compare parts/ --peers omikuji-bonsai,fasttext --again fasttext --robustness --out report/
-    shortlist compare parts/ --recipes none --peers none --ablations fan-out:epochs=5,dimensions --out report/
+    shortlist compare data/ --out report/
+    shortlist compare data/ --recipes all --peers all --minutes 240 --out report/
+    shortlist compare data/ --recipes "centroid,astec,astec:dropout=0.3,astec*3" --peers none --out report/
+    shortlist compare data/ --peers omikuji-bonsai,fasttext --rerun fasttext --robustness --out report/
+    shortlist compare data/ --recipes none --peers none --ablations fan-out:dropout=0.3,dimensions --out report/
     """
-    from shortlist.cli.models import option_value
+    from shortlist.cli.train import option_value
     from shortlist.compare import Settings
     from shortlist.compare import compare as run
-    from shortlist.compare.ablations import plan_ablations
     from shortlist.compare.measure import Convention
-    from shortlist.compare.plan import plan
+    from shortlist.compare.plan import ALL, DEFAULT_RECIPES, NONE, plan
     from shortlist.report import write_comparison
 
-    if peers_python is None and PEERS_PYTHON.exists():
-        peers_python = str(PEERS_PYTHON.absolute())
-    rows = plan(",".join(recipes) or "popular,centroid,astec", ",".join(peers) or "all", option_value)
-    summary = run(
-        Settings(
-            source=source,
-            out=out,
-            rows=rows,
-            ablations=plan_ablations(",".join(ablations) or "none", option_value),
-            seed=seed,
-            minutes=minutes,
-            memory_gb=memory,
-            threads=threads,
-            robustness=robustness,
-            again=again,
-            peers_python=peers_python,
-            latency_texts=latency_texts,
-            convention=Convention(a=a, b=b),
-            keep_models=keep_models,
-            reading=reading,
-        ),
-        on_summary=lambda summary: write_comparison(summary, Path(out)),
+    if settings["peers_python"] is None and PEERS_PYTHON.exists():
+        settings["peers_python"] = str(PEERS_PYTHON.absolute())
+    entries = plan(
+        ",".join(recipes) or DEFAULT_RECIPES, ",".join(peers) or ALL, option_value, ",".join(ablations) or NONE
     )
-    click.echo((Path(out) / "table.md").read_text())
-    if not any(row["status"] == "done" for row in summary["rows"]) and not summary["ablations"]:
-        raise ShortlistError(f"nothing could be measured. {out}/rows/ has what each row said.")
+    out = Path(settings["out"])
+    summary = run(
+        Settings(entries=entries, convention=Convention(a=a, b=b), **settings),
+        on_summary=lambda summary: write_comparison(summary, out),
+    )
+    click.echo((out / "table.md").read_text())
+    if not any(entry["status"] == "done" for entry in summary["entries"]) and not summary["ablations"]:
+        raise ShortlistError(f"no entry could be measured. The output of each one is in {out}/entries/.")

@@ -1,4 +1,4 @@
-"""Comparisons: recipes and other tools trained on the same texts and measured in the same way, each by itself."""
+"""Comparisons: recipes and other tools, trained and measured in the same way on the same data."""
 
 from shortlist.compare.comparison import Settings, compare
 

@@ -1,64 +1,71 @@
-"""Measuring: how good predictions are, the same for everybody; and how quick a model of ours is."""
+"""Measures predictions, the same way for every system: metrics, intervals, calibration, differences to the best.
+
+Metrics are stored for the same bootstrap resamples of the test texts for all systems. A paired difference is then a
+subtraction, and adding an entry does not require resampling the others. `shortlist.evaluation.compare` gives the same
+numbers for two systems. p-values are not corrected for the number of systems.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from shortlist.compare.parts import Parts
-from shortlist.compare.peers.run_peer import TIMED_PLACES
+from shortlist.compare.splits import PERTURBATIONS, Splits
 from shortlist.evaluation import evaluate
-from shortlist.evaluation.bootstrap import percentile_interval, resample
+from shortlist.evaluation.bootstrap import percentile_interval, resample, two_sided_p
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import is_filtered
 from shortlist.evaluation.metrics import per_text
-from shortlist.model.base import Model
 
 KS = (1, 3, 5)
-FAMILIES = ("P", "N", "PSP", "PSN", "R")
-METRICS = tuple(f"{family}@{k}" for family in FAMILIES for k in KS)
-DISTURBED_METRICS = tuple(f"{family}@{k}" for family in ("P", "PSP") for k in KS)
-WARM_UP = 20
+METRICS = tuple(f"{family}@{k}" for family in ("P", "N", "PSP", "PSN", "R") for k in KS)
+PERTURBED_METRICS = tuple(f"{family}@{k}" for family in ("P", "PSP") for k in KS)
 
 
 class Convention(msgspec.Struct, frozen=True):
-    """How predictions are measured. Labels that do not occur in training are ignored, whatever is set here."""
+    """How predictions are measured. Labels that do not occur in training are always ignored."""
 
     a: float = 0.55
     b: float = 1.5
     resamples: int = 1000
     seed: int = 0
-    version: int = 2  # of this module: rows that another one measured are measured anew
+    version: int = 2  # of this module; entries of another version are measured again
 
 
-def scores_of(
-    ids: np.ndarray, parts: Parts, convention: Convention
-) -> tuple[dict[str, float], dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Each metric in per cent; its values on resamples of the texts; and which labels, by frequency, earn P@k.
-
-    Resamples are the same for all systems that are measured on the same texts, so that differences can be taken.
-    """
-    found = _evaluated(ids, parts, convention)
+def measure(ids: np.ndarray, splits: Splits, convention: Convention) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Scores in percent, intervals and contributions by label frequency; and the metrics on the resamples."""
+    found = _evaluate(ids, splits, convention)
+    assert found.hits is not None
     shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
     resampled = {name: 100 * values for name, values in resample(shares, convention.resamples, convention.seed).items()}
-    quantiles = [
-        {"labels": one.labels, "from": one.lowest, "to": one.highest, **one.contributions} for one in found.quantiles
-    ]
-    return {name: found[name] for name in METRICS}, resampled, quantiles
+    measured = {
+        "scores": {name: found[name] for name in METRICS},
+        "intervals": {name: percentile_interval(values) for name, values in resampled.items()},
+        "by_quantile": [
+            {"labels": quantile.labels, "from": quantile.lowest, "to": quantile.highest, **quantile.contributions}
+            for quantile in found.quantiles
+        ],
+    }
+    return measured, resampled
 
 
-def disturbed_scores(ids: np.ndarray, parts: Parts, convention: Convention) -> dict[str, float]:
-    """The metrics of predictions for disturbed texts."""
-    found = _evaluated(ids, parts, convention)
-    return {name: found[name] for name in DISTURBED_METRICS}
+def measure_robustness(
+    predictions: Mapping[str, np.ndarray], splits: Splits, convention: Convention
+) -> dict[str, dict[str, float]]:
+    """Scores on perturbed texts, for each kind that was predicted."""
+    robustness = {}
+    for kind in PERTURBATIONS:
+        if f"{kind}.ids" in predictions:
+            found = _evaluate(predictions[f"{kind}.ids"], splits, convention)
+            robustness[kind] = {name: found[name] for name in PERTURBED_METRICS}
+    return robustness
 
 
-def _evaluated(ids: np.ndarray, parts: Parts, convention: Convention) -> Any:
-    train, test = parts.train, parts.test
+def _evaluate(ids: np.ndarray, splits: Splits, convention: Convention) -> Any:
+    train, test = splits.train, splits.test
     return evaluate(
         ids,
         test.labels,
@@ -71,28 +78,46 @@ def _evaluated(ids: np.ndarray, parts: Parts, convention: Convention) -> Any:
     )
 
 
-def calibration_on_test(predictions: dict[str, np.ndarray], parts: Parts) -> dict[str, Any]:
-    """What scores turned out to mean, if they can be meant as probabilities."""
+def measure_calibration(predictions: Mapping[str, np.ndarray], splits: Splits) -> dict[str, Any]:
+    """How scores relate to precision on the test texts, if they can be probabilities."""
+    test = splits.test
     ids, scores = (predictions[name][:, : max(KS)] for name in ("ids", "scores"))
-    counts = (ids >= 0) & (parts.test.labels.counts > 0)[:, None]
-    if parts.test.filter_pairs is not None:
-        counts &= ~is_filtered(ids, parts.test.filter_pairs)
-    return reliability_and_error(scores[counts], is_relevant(ids, parts.test.labels, parts.train.n_labels)[counts])
+    counts = (ids >= 0) & (test.labels.counts > 0)[:, None]
+    if test.filter_pairs is not None:
+        counts &= ~is_filtered(ids, test.filter_pairs)
+    return reliability_and_error(scores[counts], is_relevant(ids, test.labels, splits.train.n_labels)[counts])
 
 
-def intervals_of(resampled: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
-    return {name: percentile_interval(values) for name, values in resampled.items()}
+def best_systems(scores: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """The system with the highest value of each metric; the first one if several are equal.
+
+    >>> best_systems({"one": {"P@1": 50.0}, "other": {"P@1": 51.0}})
+    {'P@1': 'other'}
+    """
+    metrics = dict.fromkeys(metric for values in scores.values() for metric in values)
+    return {metric: max(scores, key=lambda name: scores[name].get(metric, -np.inf)) for metric in metrics}
 
 
-def one_at_a_time(model: Model, inputs: Sequence[Any]) -> list[float]:
-    """Milliseconds from each input to its labels, by name where it is a text, one after the other, on one thread."""
-    times = []
-    for i, one in enumerate([*inputs[:WARM_UP], *inputs]):
-        start = time.perf_counter()
-        if isinstance(one, str):
-            model.predict(one, k=TIMED_PLACES, threads=1)
-        else:
-            model.rank(one, k=TIMED_PLACES, threads=1)
-        if i >= min(WARM_UP, len(inputs)):
-            times.append(1000 * (time.perf_counter() - start))
-    return times
+def differences_to_best(
+    scores: Mapping[str, Mapping[str, float]], resampled: Mapping[str, Mapping[str, np.ndarray]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By system and metric: the difference to the best system, with its 95 % interval and p-value (paired bootstrap).
+
+    The best system itself is left out.
+    """
+    best = best_systems(scores)
+    differences: dict[str, dict[str, dict[str, float]]] = {name: {} for name in scores}
+    for name, values in scores.items():
+        for metric, value in values.items():
+            leader = best[metric]
+            if leader == name:
+                continue
+            drawn = resampled[name][metric] - resampled[leader][metric]
+            low, high = percentile_interval(drawn)
+            differences[name][metric] = {
+                "difference": value - scores[leader][metric],
+                "low": low,
+                "high": high,
+                "p": two_sided_p(drawn),
+            }
+    return differences

@@ -1,57 +1,58 @@
-"""What is compared: a row for each recipe, with its options, and for each of the other tools (peers)."""
+"""What to compare: one planned entry per recipe with its options, per other tool (peer), and per ablation variant."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from shortlist.compare.ablations import ABLATIONS
 from shortlist.errors import OptionError
-from shortlist.model.registry import checked_options, list_recipes, options_of
+from shortlist.recipes import get_recipe, list_recipes
+from shortlist.recipes.options import resolve
 
-SCRIPT = Path(__file__).parent / "peers" / "run_peer.py"
+RUN_PEER = Path(__file__).parent / "peers" / "run_peer.py"
 ALL, NONE = "all", "none"
+DEFAULT_RECIPES = "popular,centroid,astec"
 
 
 @dataclass(frozen=True)
 class Peer:
     """Another tool, and how to run it.
 
-    package      what has to be installed
-    script       run by the peers' Python as `script NAME JOB`; see peers/run_peer.py for what it has to do
-    most_pairs   more labels times texts than these would take it days
-    needs_words  whether it reads texts, and no features
+    package     the package that must be installed
+    script      run by the peers' Python as `script NAME JOB`; see peers/run_peer.py
+    max_pairs   largest number of labels times texts that it can train on in reasonable time
+    needs_text  whether it reads texts and cannot use features
     """
 
     name: str
     title: str
     package: str
-    script: Path = SCRIPT
-    most_pairs: float = float("inf")
-    needs_words: bool = False
+    script: Path = RUN_PEER
+    max_pairs: float = float("inf")
+    needs_text: bool = False
 
 
-_PEERS = [
-    Peer("pecos", "PECOS XR-Linear", "libpecos"),
-    Peer("omikuji-parabel", "Omikuji (Parabel)", "omikuji"),
-    Peer("omikuji-bonsai", "Omikuji (Bonsai)", "omikuji"),
-    Peer("napkinxc-plt", "napkinXC PLT", "napkinxc"),
-    Peer("napkinxc-ovr", "napkinXC one-vs-rest (as DiSMEC)", "napkinxc", most_pairs=1e9),
-    Peer("fasttext", "fastText", "fasttext-wheel", needs_words=True),
-    Peer("sklearn-ovr", "scikit-learn one-vs-rest", "scikit-learn", most_pairs=3e7),
-]
-
-
-def peers() -> dict[str, Peer]:
-    """Every peer by name."""
-    return {peer.name: peer for peer in _PEERS}
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer("pecos", "PECOS XR-Linear", "libpecos"),
+        Peer("omikuji-parabel", "Omikuji (Parabel)", "omikuji"),
+        Peer("omikuji-bonsai", "Omikuji (Bonsai)", "omikuji"),
+        Peer("napkinxc-plt", "napkinXC PLT", "napkinxc"),
+        Peer("napkinxc-ovr", "napkinXC one-vs-rest (as DiSMEC)", "napkinxc", max_pairs=1e9),
+        Peer("fasttext", "fastText", "fasttext-wheel", needs_text=True),
+        Peer("sklearn-ovr", "scikit-learn one-vs-rest", "scikit-learn", max_pairs=3e7),
+    )
+}
 
 
 @dataclass(frozen=True)
-class RowPlan:
-    """One row of the comparison, before it is run."""
+class EntryPlan:
+    """One entry of the comparison, before it runs."""
 
     name: str
     kind: Literal["recipe", "peer"]
@@ -61,79 +62,97 @@ class RowPlan:
     options: dict[str, Any] = field(default_factory=dict)
     peer: Peer | None = None
     ablation: str = ""
-    cells: tuple[str | int, ...] = ()  # what it is called in the table of its ablation
+    cells: tuple[str | int, ...] = ()  # its first cells in the table of the ablation
+    labels_per_cluster: int | None = None  # becomes an option once the number of labels is known
 
     @property
     def file_name(self) -> str:
-        """The name as files have it."""
         return re.sub(r"[^A-Za-z0-9+._=-]+", "_", self.name.replace("*", "x"))
 
 
-def plan(recipe_names: str, peer_names: str, value_of: Callable[[str], Any]) -> list[RowPlan]:
-    """The rows that these names ask for, recipes first; there may be none.
+def plan(recipes: str, peers: str, parse_value: Callable[[str], Any], ablations: str = NONE) -> list[EntryPlan]:
+    """Plan the entries; recipes come first. Each argument is "all", "none", or names separated by commas.
 
-    recipe_names  "all", "none", or names with commas between: astec, a variant astec:epochs=5:dropout=0.3, or an
-                  ensemble astec*3
-    peer_names    "all", "none", or names with commas between
-    value_of      what an option's value in writing stands for
+    recipes      a recipe (astec), a variant (astec:dropout=0.3:seed=5), or an ensemble (astec*3)
+    peers        see `PEERS`
+    ablations    see `ABLATIONS`; options apply to all variants (dimensions:dropout=0.3)
+    parse_value  turns the text of an option's value into the value
 
-    >>> [row.title for row in plan("centroid,astec*3", "fasttext", str)]
+    >>> [entry.title for entry in plan("centroid,astec*3", "fasttext", str)]
     ['centroid', 'astec × 3', 'fastText']
+    >>> [entry.title for entry in plan("none", "none", str, ablations="fan-out")][:2]
+    ['8, synchronised', '8, not detached']
     """
-    rows = [_recipe_row(name, value_of) for name in names_of(recipe_names, list_recipes())]
-    rows += [_peer_row(name) for name in names_of(peer_names, peers())]
+    entries = [_plan_recipe(name, parse_value) for name in _split_names(recipes, list_recipes())]
+    entries += [_plan_peer(name) for name in _split_names(peers, PEERS)]
+    entries += [entry for name in _split_names(ablations, ABLATIONS) for entry in _plan_ablation(name, parse_value)]
     by_file: dict[str, str] = {}
-    for row in rows:
-        if (other := by_file.setdefault(row.file_name, row.name)) != row.name or rows.count(row) > 1:
-            raise OptionError(f"{row.name!r} stands twice among what is to be compared ({other!r}).")
-    return rows
+    for entry in entries:
+        if entry.file_name in by_file:
+            raise OptionError(f"{entry.name!r} is listed twice (as {by_file[entry.file_name]!r}); list it once.")
+        by_file[entry.file_name] = entry.name
+    return entries
 
 
-def names_of(given: str, known: Sequence[str] | dict[str, Any]) -> list[str]:
-    """The names that are asked for: "all", "none", or with commas between."""
+def _split_names(given: str, known: Collection[str]) -> list[str]:
     if given.strip() == NONE:
         return []
     return list(known) if given.strip() == ALL else [name.strip() for name in given.split(",") if name.strip()]
 
 
-def _recipe_row(name: str, value_of: Callable[[str], Any]) -> RowPlan:
+def _plan_recipe(name: str, parse_value: Callable[[str], Any]) -> EntryPlan:
     head, *settings = name.split(":")
-    recipe, star, times = head.partition("*")
-    kinds = options_of(recipe)
-    options = named_options(name, settings, recipe, kinds, value_of)
-    if star and (not times.isdecimal() or int(times) < 1):
-        raise OptionError(f"{name!r}: expected how many models an ensemble has after the star, such as astec*3.")
-    ensemble = int(times) if star else 1
-    if ensemble > 1 and "seed" not in kinds:
-        raise OptionError(f"{name!r}: recipe {recipe!r} has no seed; an ensemble of it would be the same model again.")
+    if settings and "=" not in settings[0]:  # package.module:NAME
+        head = f"{head}:{settings.pop(0)}"
+    recipe, star, count = head.partition("*")
+    options = _parse_options(name, settings, recipe, parse_value)
+    if star and (not count.isdecimal() or int(count) < 1):
+        raise OptionError(f"{name!r}: expected the number of models after the star, such as astec*3.")
+    ensemble = int(count) if star else 1
+    if ensemble > 1 and "seed" not in get_recipe(recipe).option_names:
+        raise OptionError(f"{name!r}: recipe {recipe!r} has no seed, so all models of the ensemble would be equal.")
     title = f"{recipe} × {ensemble}" if ensemble > 1 else recipe
     if options:
         title += f" ({', '.join(f'{option}={value}' for option, value in options.items())})"
-    return RowPlan(name, "recipe", title, recipe, ensemble, options)
+    return EntryPlan(name, "recipe", title, recipe, ensemble, options)
 
 
-def named_options(
-    name: str, settings: Sequence[str], recipe: str, kinds: Mapping[str, Any], value_of: Callable[[str], Any]
-) -> dict[str, Any]:
-    """Options in writing, OPTION=VALUE each, of something that is called `name`."""
+def _plan_peer(name: str) -> EntryPlan:
+    if name not in PEERS:
+        raise OptionError(f"unknown peer {name!r}; choose from {', '.join(PEERS)}.")
+    return EntryPlan(name, "peer", PEERS[name].title, peer=PEERS[name])
+
+
+def _plan_ablation(name: str, parse_value: Callable[[str], Any]) -> Iterator[EntryPlan]:
+    head, *settings = name.split(":")
+    if head not in ABLATIONS:
+        raise OptionError(f"unknown ablation {head!r}; choose from {', '.join(ABLATIONS)}.")
+    ablation = ABLATIONS[head]
+    options = _parse_options(name, settings, ablation.recipe, parse_value)
+    for variant in ablation.variants:
+        cells = [str(cell) for cell in variant.cells]
+        yield EntryPlan(
+            f"{head}:{','.join(cells)}",
+            "recipe",
+            ", ".join(cells),
+            ablation.recipe,
+            options=ablation.options | variant.options | options,
+            ablation=head,
+            cells=variant.cells,
+            labels_per_cluster=variant.labels_per_cluster,
+        )
+
+
+def _parse_options(name: str, settings: list[str], recipe: str, parse_value: Callable[[str], Any]) -> dict[str, Any]:
+    """Parse OPTION=VALUE settings of a recipe; `name` is for error messages."""
     options = {}
     for setting in settings:
         option, equals, value = setting.partition("=")
-        option = option.replace("-", "_")
-        if not equals or option not in kinds:
-            raise OptionError(
-                f"{name!r}: {setting!r} is no option of recipe {recipe!r}. Expected NAME:OPTION=VALUE, with an option "
-                f"of {', '.join(kinds) or 'none'}."
-            )
-        options[option] = value_of(value)
+        if not equals:
+            raise OptionError(f"{name!r}: expected OPTION=VALUE after the colon, not {setting!r}.")
+        options[option.replace("-", "_")] = parse_value(value)
     try:
-        return checked_options(recipe, options)
+        checked = resolve(recipe, get_recipe(recipe).options, options).to_dict()
+        return {option: checked[option] for option in options}
     except OptionError as error:
-        raise OptionError(f"{name!r}: {error}.") from None
-
-
-def _peer_row(name: str) -> RowPlan:
-    known = peers()
-    if name not in known:
-        raise OptionError(f"there is no peer {name!r}; there are {', '.join(known)}.")
-    return RowPlan(name, "peer", known[name].title, peer=known[name])
+        raise OptionError(f"{name!r}: {str(error).rstrip('.')}.") from None

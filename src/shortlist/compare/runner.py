@@ -1,7 +1,7 @@
-"""One process, watched: ended with all that it started when it takes too long or too much memory.
+"""Runs one process within limits of time and memory, and ends it together with everything that it started.
 
-The process leads a session of its own, and whatever it starts stays in that session: this is how all of it is found in
-/proc, also what has moved to another process group. Its memory is what all of them have resident together.
+The process leads its own session, and its descendants stay in that session even if their parent dies or they change
+their process group. Memory is the sum of their resident memory.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# Looking costs some 2 ms, so at this pace less than a hundredth of a core.
-SECONDS_BETWEEN_LOOKS = 0.25
-# How long a process that puts its work away after Ctrl-C may take for it.
-GRACE = 30.0
-PROC = Path("/proc")
-SESSION, RESIDENT = 3, 21  # fields of /proc/PID/stat, counted from the state
+import psutil
+
+# One check takes about 2.5 ms, so about 1 % of a core.
+SECONDS_BETWEEN_CHECKS = 0.25
+# Time for a process to save its work after Ctrl-C.
+GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended: by itself, or at one of the limits; the most memory that was seen."""
+    """How a process ended, and the most memory that was seen."""
 
-    end: Literal["by itself", "time", "memory"]
+    end: Literal["exit", "time", "memory"]
     code: int
-    seconds: float
     peak_bytes: int
 
 
@@ -41,12 +40,12 @@ def run(
     seconds: float,
     memory: float,
     can_stop: bool = False,
-    on_look: Callable[[float], None] = lambda seconds: None,
+    on_check: Callable[[float], None] = lambda seconds: None,
 ) -> Outcome:
-    """Run a command within limits of seconds and bytes; what it prints goes to the end of a file.
+    """Run a command within limits of seconds and bytes, and append its output to a file.
 
-    can_stop  whether it puts its work away when it gets Ctrl-C; otherwise it is ended at once
-    on_look   is told now and then for how many seconds it has been running
+    can_stop  whether the process saves its work on Ctrl-C; otherwise it is killed at once
+    on_check  called regularly with the seconds since the start
     """
     start, peak = time.monotonic(), 0
     with log_file.open("ab") as log:
@@ -58,17 +57,18 @@ def run(
             env={**os.environ, **environment},
             start_new_session=True,
         )
-    _first_to_go(process.pid)
-    end: Literal["by itself", "time", "memory"] = "by itself"
+    with contextlib.suppress(OSError):  # if the machine runs out of memory, Linux should kill this process first
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+    end: Literal["exit", "time", "memory"] = "exit"
     try:
-        while end == "by itself":
+        while end == "exit":
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(SECONDS_BETWEEN_LOOKS)
+                process.wait(SECONDS_BETWEEN_CHECKS)
                 break
-            resident, spent = resident_memory(process.pid), time.monotonic() - start
+            resident, elapsed = resident_memory(process.pid), time.monotonic() - start
             peak = max(peak, resident)
-            on_look(spent)
-            if spent > seconds:
+            on_check(elapsed)
+            if elapsed > seconds:
                 end = "time"
             elif resident > memory:
                 end = "memory"
@@ -76,48 +76,35 @@ def run(
         if can_stop:
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE)
+                process.wait(GRACE_SECONDS)
         raise
     finally:
-        end_session(process)
-    return Outcome(end, process.returncode, time.monotonic() - start, peak)
+        _kill_session(process)
+    return Outcome(end, process.returncode, peak)
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a session, and everything in the session, for good."""
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
     while members := session_members(process.pid):
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.poll()  # a dead child is there until asked about
+        process.poll()  # removes the zombie
         time.sleep(0.01)
-    if process.poll() is None:
-        process.kill()
+    process.kill()
     process.wait()
 
 
 def session_members(leader: int) -> dict[int, int]:
-    """The living processes of a session, and the bytes each has resident."""
-    page = os.sysconf("SC_PAGE_SIZE")
+    """The living processes of a session, and the resident bytes of each."""
     members = {}
-    for entry in os.scandir(PROC) if PROC.exists() else ():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            # The name of the program stands in parentheses, and may hold anything, parentheses, too.
-            fields = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended meanwhile
-        if fields and int(fields[SESSION]) == leader and fields[0] not in "ZX":
-            members[int(entry.name)] = int(fields[RESIDENT]) * page
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+            if os.getsid(pid) == leader:
+                process = psutil.Process(pid)
+                if process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                    members[pid] = process.memory_info().rss
     return members
 
 
 def resident_memory(leader: int) -> int:
     return sum(session_members(leader).values())
-
-
-def _first_to_go(pid: int) -> None:
-    """Should the machine run out of memory before we look again, this process is to be ended, and no other."""
-    with contextlib.suppress(OSError):
-        (PROC / str(pid) / "oom_score_adj").write_text("1000")

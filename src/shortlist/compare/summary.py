@@ -1,4 +1,4 @@
-"""What a comparison says so far: summary.json for machines, table.md for people, written anew after every row."""
+"""The summary of a comparison: summary.json for programs and table.md for people, written after every entry."""
 
 from __future__ import annotations
 
@@ -8,148 +8,141 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shortlist.compare.ablations import tables
-from shortlist.compare.measure import METRICS
-from shortlist.compare.parts import Parts
-from shortlist.compare.results import DATA, Row, Store
-from shortlist.compare.significance import best_of_each, differences_to_best
+from shortlist.compare.ablations import ablation_tables
+from shortlist.compare.measure import METRICS, best_systems, differences_to_best
+from shortlist.compare.results import DATA, MACHINE, Entry, Store
+from shortlist.compare.splits import Splits
 from shortlist.files import write_atomically
 from shortlist.tables import markdown
 
-EXAMPLES, SHOWN = 12, 5
-SURE = 0.05
-NOTHING = "–"
+N_EXAMPLES, EXAMPLE_K = 12, 5
+SIGNIFICANT_P = 0.05
+MISSING = "–"
+# Header, key of the entry, unit, format.
+COSTS = (
+    ("training s", "train_seconds", 1, "{:,.1f}"),
+    ("peak GB", "peak_memory_bytes", 1e9, "{:,.2f}"),
+    ("model MB", "model_bytes", 1e6, "{:,.1f}"),
+    ("one text ms p50", "ms_p50", 1, "{:.3f}"),
+    ("p99", "ms_p99", 1, "{:.3f}"),
+    ("bulk texts/s", "bulk_texts_per_second", 1, "{:,.0f}"),
+    ("million multiply-adds", "multiply_adds", 1e6, "{:.3f}"),
+)
 
 
-def summarise(store: Store, parts: Parts, order: Sequence[str], seed: int) -> dict[str, Any]:
-    """Write both files from the rows that are there: those of `order` first, by the names of their files."""
-    stored = store.all()
+def summarise(store: Store, splits: Splits, order: Sequence[str], seed: int) -> dict[str, Any]:
+    """Write both files from the stored entries: first those named in `order` (file names), then the others."""
+    stored = store.load_all()
     files = [name for name in order if name in stored] + [name for name in stored if name not in order]
     systems = [name for name in files if not stored[name].ablation]
     done = {name: stored[name] for name in systems if stored[name].status == "done"}
-    scores = {name: row.scores for name, row in done.items()}
-    resampled = {name: store.load_arrays(f"{name}.resamples") for name in done}
-    differences = differences_to_best(scores, resampled)
-    data, machine = store.read_json(DATA), store.read_json("machine.json")
-    told = {name: msgspec.to_builtins(row) | {"note": _note(row, machine)} for name, row in stored.items()}
-    rows = [{**told[name], "files": name, "difference_to_best": differences.get(name, {})} for name in systems]
-    variants = [told[name] for name in files if stored[name].ablation]
+    scores = {name: entry.scores for name, entry in done.items()}
+    differences = differences_to_best(scores, {name: store.load_arrays(f"{name}.resamples") for name in done})
+    data, machine = store.read_json(DATA), store.read_json(MACHINE)
+    entries = {name: msgspec.to_builtins(entry) | {"note": _note(entry, machine)} for name, entry in stored.items()}
     summary = {
         "data": data,
         "machine": machine,
-        "rows": rows,
-        "best": {metric: stored[name].name for metric, name in best_of_each(scores).items()},
-        "examples": examples(store, parts, done, seed),
-        "ablations": tables(variants),
-        "words_per_text": parts.words_per_text(),
+        "entries": [
+            {**entries[name], "files": name, "difference_to_best": differences.get(name, {})} for name in systems
+        ],
+        "best": {metric: stored[name].name for metric, name in best_systems(scores).items()},
+        "examples": _examples(store, splits, done, seed),
+        "ablations": ablation_tables(entries[name] for name in files if stored[name].ablation),
+        "words_per_text": splits.words_per_text(),
     }
     store.write_json("summary.json", summary)
     with write_atomically(store.folder / "table.md") as file:
-        file.write(table(summary).encode())
+        file.write(_tables(summary).encode())
     return summary
 
 
-def _note(row: Row, machine: dict[str, Any]) -> str:
-    """The row's note, and under what other conditions it was run than what was run last."""
+def _note(entry: Entry, machine: dict[str, Any]) -> str:
+    """The note of an entry, and how the conditions of its run differ from those of the last run."""
     now = {"threads": machine["threads"], "seed": machine["seed"], "processor": machine["cpu"]}
-    others = [f"{name} {value}" for name, value in row.run_with.items() if value != now[name]]
-    return "; ".join(part for part in (row.note, f"run with {', '.join(others)}" if others else "") if part)
+    different = [f"{name} {value}" for name, value in entry.run_with.items() if value != now[name]]
+    notes = [entry.note, f"run with {', '.join(different)}" if different else ""]
+    return "; ".join(note for note in notes if note)
 
 
-def examples(store: Store, parts: Parts, done: dict[str, Row], seed: int) -> list[dict[str, Any]]:
-    """Some test texts, drawn by the seed and not for what they show, and what each system says about them."""
-    test, names = parts.test, parts.train.label_names
+def _examples(store: Store, splits: Splits, done: dict[str, Entry], seed: int) -> list[dict[str, Any]]:
+    """Random test texts with the predictions of each system."""
+    test, names, known = splits.test, splits.train.label_names, splits.train.label_index
     with_labels = np.flatnonzero(test.labels.counts)
-    drawn = np.random.default_rng(seed).choice(with_labels, min(EXAMPLES, len(with_labels)), replace=False)
-    predictions = {row.name: store.load_arrays(f"{name}.predictions") for name, row in done.items()}
-    found = []
+    drawn = np.random.default_rng(seed).choice(with_labels, min(N_EXAMPLES, len(with_labels)), replace=False)
+    predictions = {entry.name: store.load_arrays(f"{name}.predictions") for name, entry in done.items()}
+    examples = []
     for text in np.sort(drawn).tolist():
-        right = set(test.labels.row(text).tolist())
-
-        def shown(arrays: dict[str, np.ndarray], text: int = text, right: set[int] = right) -> list[list[Any]]:
-            best = zip(arrays["ids"][text, :SHOWN].tolist(), arrays["scores"][text, :SHOWN].tolist(), strict=True)
-            return [
-                [names[label], test.display_name(names[label]), score, label in right]
+        true_labels = set(test.labels.row(text).tolist())
+        found: dict[str, list[Any]] = {}
+        for system, arrays in predictions.items():
+            best = zip(arrays["ids"][text, :EXAMPLE_K].tolist(), arrays["scores"][text].tolist(), strict=False)
+            found[system] = [
+                [names[label], test.display_name(names[label]), score, label in true_labels]
                 for label, score in best
                 if label >= 0
             ]
-
-        found.append(
-            {
-                "text": test.texts[text],
-                "labels": [_true_name(label, parts) for label in parts.as_given.labels_of(text)],
-                "predictions": {name: shown(arrays) for name, arrays in predictions.items()},
-            }
-        )
-    return found
+        labels = [
+            test.display_name(label) + ("" if label in known else " (not in training)")
+            for label in splits.test_as_given.labels_of(text)
+        ]
+        examples.append({"text": test.texts[text], "labels": labels, "predictions": found})
+    return examples
 
 
-def _true_name(label: str, parts: Parts) -> str:
-    name = parts.test.display_name(label)
-    return name if label in parts.train.label_index else f"{name} (not in training)"
-
-
-def table(summary: dict[str, Any]) -> str:
-    """Markdown: how good, what it costs, and what could not be measured."""
-    data, machine = summary["data"], summary["machine"]
-    done = [row for row in summary["rows"] if row["status"] == "done"]
-    lines = [
+def _tables(summary: dict[str, Any]) -> str:
+    """Markdown tables of accuracy, costs, robustness and ablations, and notes."""
+    data, machine, ablations = summary["data"], summary["machine"], summary["ablations"]
+    done = [entry for entry in summary["entries"] if entry["status"] == "done"]
+    blocks = [
         f"# {data['name']}",
         f"{data['train_texts']:,} training and {data['test_texts_that_count']:,} test texts, {data['labels']:,} labels "
         f"({machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}).",
     ]
     if done:
-        accuracy = [[row["title"], *(_score(row, metric) for metric in METRICS)] for row in done]
-        cost = [[row["title"], *_cost(row)] for row in done]
-        lines += [
-            markdown(["%", *METRICS], accuracy),
-            f"Bold: the best. *: not surely worse than the best (p ≥ {SURE}, paired bootstrap over the test texts).",
-            markdown(_COST, cost),
+        scores = [[entry["title"], *(_score(entry, metric) for metric in METRICS)] for entry in done]
+        costs = [[entry["title"], *(_cost(entry[key], unit, form) for _, key, unit, form in COSTS)] for entry in done]
+        blocks += [
+            markdown(["%", *METRICS], scores),
+            "Bold: best. *: not significantly worse than the best "
+            f"(p ≥ {SIGNIFICANT_P}, paired bootstrap over the test texts).",
+            markdown(["", *(header for header, *_ in COSTS)], costs),
         ]
-        ways = list(dict.fromkeys(way for row in done for way in row["robustness"]))
-        if ways:
-            rows = [[row["title"], *(_change(row, way) for way in ways)] for row in done]
-            lines.append(markdown(["P@1, and how disturbed texts change it", *ways], rows))
-    for one in summary["ablations"]:
-        cells = [[_number(value) for value in row] for row in one["rows"]]
-        lines += [f"**{one['question']}** {one['lead']}.", markdown(one["header"], cells)]
-    notes = [f"- {row['title']}, {row['status']}: {row['note']}" for row in summary["rows"] if row["status"] != "done"]
-    notes += [f"- {row['title']}: {row['note']}" for row in done if row["note"]]
-    notes += [f"- {one['title']}, {row}: {note}" for one in summary["ablations"] for row, note in one["notes"].items()]
-    return "\n\n".join(lines + (["\n".join(notes)] if notes else [])) + "\n"
-
-
-_COST = ["", "training s", "peak GB", "model MB", "one text ms p50", "p99", "bulk texts/s", "million multiply-adds"]
-
-
-def _score(row: dict[str, Any], metric: str) -> str:
-    value, behind = f"{row['scores'][metric]:.2f}", row["difference_to_best"].get(metric)
-    if behind is None:
-        return f"**{value}**"
-    return f"{value} *" if behind["p"] >= SURE else value
-
-
-def _cost(row: dict[str, Any]) -> list[str]:
-    cells = [
-        (row["train_seconds"], 1, "{:,.1f}"),
-        (row["peak_memory_bytes"], 1e9, "{:,.2f}"),
-        (row["model_bytes"], 1e6, "{:,.1f}"),
-        (row["ms_p50"], 1, "{:.3f}"),
-        (row["ms_p99"], 1, "{:.3f}"),
-        (row["bulk_texts_per_second"], 1, "{:,.0f}"),
-        (row["flops"], 1e6, "{:.3f}"),
+        kinds = list(dict.fromkeys(kind for entry in done for kind in entry["robustness"]))
+        if kinds:
+            changes = [[entry["title"], *(_change(entry, kind) for kind in kinds)] for entry in done]
+            blocks.append(markdown(["P@1 on perturbed texts (change)", *kinds], changes))
+    for table in ablations:
+        cells = [[_cell(value) for value in row] for row in table["rows"]]
+        blocks += [f"**{table['question']}** {table['lead']}.", markdown(table["header"], cells)]
+    notes = [
+        f"- {entry['title']}{'' if entry in done else ', ' + entry['status']}: {entry['note']}"
+        for entry in sorted(summary["entries"], key=lambda entry: entry["status"] == "done")
+        if entry["note"]
     ]
-    return [NOTHING if value is None else form.format(value / unit) for value, unit, form in cells]
+    notes += [f"- {table['title']}, {name}: {note}" for table in ablations for name, note in table["notes"].items()]
+    return "\n\n".join(blocks + (["\n".join(notes)] if notes else [])) + "\n"
 
 
-def _number(value: Any) -> str:
+def _score(entry: dict[str, Any], metric: str) -> str:
+    score, behind = f"{entry['scores'][metric]:.2f}", entry["difference_to_best"].get(metric)
+    if behind is None:
+        return f"**{score}**"
+    return f"{score} *" if behind["p"] >= SIGNIFICANT_P else score
+
+
+def _cost(value: float | None, unit: float, form: str) -> str:
+    return MISSING if value is None else form.format(value / unit)
+
+
+def _change(entry: dict[str, Any], kind: str) -> str:
+    if kind not in entry["robustness"]:
+        return MISSING
+    value = entry["robustness"][kind]["P@1"]
+    return f"{value:.2f} ({value - entry['scores']['P@1']:+.2f})"
+
+
+def _cell(value: Any) -> str:
     if value is None:
-        return NOTHING
+        return MISSING
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _change(row: dict[str, Any], way: str) -> str:
-    if way not in row["robustness"]:
-        return NOTHING
-    value = row["robustness"][way]["P@1"]
-    return f"{value:.2f} ({value - row['scores']['P@1']:+.2f})"

@@ -1,16 +1,14 @@
-"""Train and measure another tool; run as a file by the Python that has it, which need not have Shortlist.
+"""Runs another tool on the data of a comparison, in the peers' Python, which does not need to have Shortlist.
 
-    python run_peer.py --versions PACKAGE…        which of these are installed, as JSON
-    python run_peer.py NAME JOB.json              train, predict, time, and write what came out
+    python run_peer.py --versions PACKAGE…        print the versions of the installed packages as JSON
+    python run_peer.py NAME JOB.json              train, predict, measure, and write the results
 
-A job names a folder with data (`shortlist.compare.parts.write_peers_data` says what is in it), a folder to write to,
-and how many threads, labels a text and ways of disturbing there are. What is written: predictions.npz with `ids` and
-`scores` (texts × places, -1 for none) and the same for each way (`shuffled.ids`, …), and measured.json. Exit code 3
-says that the tool cannot do this job; the last line printed says why. Every tool has its default settings, but
-fastText, which has none for this many labels.
+`shortlist.compare.job` describes the job and the results, `shortlist.compare.splits.write_peer_data` the data. Exit
+code 3 means that the tool cannot do this job; the last line of the output says why. Every tool has its default
+settings, except fastText, whose defaults do not suit many labels.
 
-Times of one text go from the text as it is to labels: scikit-learn's `TfidfVectorizer` with the vocabulary and idf that
-the tool was trained with, then the tool, on one thread; fastText cuts words with the same regular expression.
+Latency is measured from the text to label ids on one thread. It includes scikit-learn's `TfidfVectorizer`, with the
+vocabulary and idf that the tool was trained with. fastText splits words with the same regular expression.
 """
 
 from __future__ import annotations
@@ -24,18 +22,24 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Ranked = list[list[tuple[int, float]]]  # label ids and scores of each text, best first
+
 WORDS = r"\b\w+\b"
-CANNOT = 3
-TIMED_PLACES = 5  # labels of a text that is timed alone
+CANNOT_RUN = 3
+LATENCY_K = 5  # labels per text when latency is measured
+WARM_UP_TEXTS = 20
 
 
 class Data:
-    """The files of the data, read when wanted."""
+    """The files of the data, read on demand."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,20 +47,21 @@ class Data:
             self.indptr, self.values, self.n_labels = labels["indptr"], labels["values"], int(labels["n_labels"])
 
     def rows(self, name: str) -> Any:
-        """Sparse rows."""
+        """A sparse matrix with one row per text."""
         with np.load(self.folder / f"{name}.npz", allow_pickle=False) as arrays:
-            parts = arrays["data"], arrays["indices"], arrays["indptr"]
-            return sparse.csr_matrix(parts, shape=tuple(arrays["shape"]), dtype=np.float32)
+            content = arrays["data"], arrays["indices"], arrays["indptr"]
+            return sparse.csr_matrix(content, shape=tuple(arrays["shape"]), dtype=np.float32)
 
     def lines(self, name: str) -> list[str]:
+        """The words of each text, separated by spaces."""
         return (self.folder / f"{name}.words.txt").read_text("utf-8").split("\n")[:-1]
 
     def labels(self) -> list[list[int]]:
-        """The labels of each text, in rising order: napkinXC ends with a broken memory where they do not rise."""
-        bounds = zip(self.indptr[:-1], self.indptr[1:])  # noqa: B905 - also for the oldest Python that peers have
+        """The sorted label ids of each text; napkinXC corrupts memory if they are not sorted."""
+        bounds = zip(self.indptr[:-1], self.indptr[1:], strict=True)
         return [np.sort(self.values[begin:end]).tolist() for begin, end in bounds]
 
-    def truth(self) -> Any:
+    def label_matrix(self) -> Any:
         ones = np.ones(len(self.values), np.float32)
         return sparse.csr_matrix((ones, self.values, self.indptr), shape=(len(self.indptr) - 1, self.n_labels))
 
@@ -65,47 +70,48 @@ class Data:
         return json.loads(path.read_text("utf-8")) if path.exists() else []
 
     def vectorizer(self) -> Any:
-        """From a text as it is to its row, by scikit-learn."""
+        """scikit-learn's way from a text to its row."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         words = (self.folder / "vocabulary.txt").read_text("utf-8").split("\n")[:-1]
-        numbers = {word: i for i, word in enumerate(words)}
-        vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True, vocabulary=numbers, dtype=np.float32)
+        ids = {word: i for i, word in enumerate(words)}
+        vectorizer = TfidfVectorizer(token_pattern=WORDS, sublinear_tf=True, vocabulary=ids, dtype=np.float32)
         vectorizer.idf_ = np.load(self.folder / "idf.npy", allow_pickle=False)
         return vectorizer
 
 
 class Tool:
-    """A tool over sparse rows. `settings` is what was set, for the record."""
+    """A tool over sparse rows. `settings` are those that differ from the defaults."""
 
     settings: dict[str, Any]
 
     def __init__(self, name: str, folder: Path, threads: int, seed: int) -> None:
         self.name, self.folder, self.threads, self.seed, self.settings = name, folder, threads, seed, {}
+        self.model_path = str(folder / "model")
 
     def prepare(self, data: Data) -> None:
-        """Bring the data into the form that the tool takes; not part of the training time."""
+        """Convert the data to what the tool reads; not part of the training time."""
         self.features = data.rows("train")
 
     def train(self, data: Data) -> None:
         raise NotImplementedError
 
     def save(self) -> None:
-        """Leave the model in `self.folder` / model."""
+        """Save the model in `self.folder` under a name that starts with "model"."""
 
     def inputs(self, data: Data, name: str) -> Any:
         return data.rows(name)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         raise NotImplementedError
 
-    def one(self, data: Data, k: int) -> Any:
-        """A function from a text to its labels."""
+    def predict_text(self, data: Data, k: int) -> Callable[[str], Any]:
+        """A function that predicts the labels of one text on one thread."""
         vectorizer = data.vectorizer()
         return lambda text: self.predict(vectorizer.transform([text]), k, 1)
 
     def multiply_adds(self, rows: Any) -> float | None:
-        """Of a prediction, on average; None where nobody can say."""
+        """The mean number of multiply-adds of one prediction; None if unknown."""
         return None
 
 
@@ -114,31 +120,28 @@ class Pecos(Tool):
         from pecos.xmc import Indexer, LabelEmbeddingFactory
         from pecos.xmc.xlinear.model import XLinearModel
 
-        truth = data.truth()
-        chain = Indexer.gen(LabelEmbeddingFactory.create(truth, self.features, method="pifa"), threads=self.threads)
-        self.model = XLinearModel.train(self.features, truth, C=chain, threads=self.threads)
+        labels = data.label_matrix()
+        chain = Indexer.gen(LabelEmbeddingFactory.create(labels, self.features, method="pifa"), threads=self.threads)
+        self.model = XLinearModel.train(self.features, labels, C=chain, threads=self.threads)
 
     def save(self) -> None:
         from pecos.xmc.xlinear.model import XLinearModel
 
-        self.model.save(str(self.folder / "model"))
-        self.model = XLinearModel.load(str(self.folder / "model"), is_predict_only=True)
+        self.model.save(self.model_path)
+        self.model = XLinearModel.load(self.model_path, is_predict_only=True)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         found = self.model.predict(inputs, only_topk=k, threads=threads)
-        return pairs_of(found)
+        return [sorted(row, key=lambda pair: -pair[1]) for row in row_pairs(found)]
 
 
 class Omikuji(Tool):
     def prepare(self, data: Data) -> None:
         super().prepare(data)
-        rows, pointers = self.features, self.features.indptr
         with (self.folder / "train.txt").open("w") as file:
-            file.write(f"{rows.shape[0]} {rows.shape[1]} {data.n_labels}\n")
-            for i, own in enumerate(data.labels()):
-                begin, end = pointers[i], pointers[i + 1]
-                pairs = zip(rows.indices[begin:end].tolist(), rows.data[begin:end].tolist())  # noqa: B905
-                file.write(",".join(map(str, own)) + " " + " ".join(f"{j}:{value:.6f}" for j, value in pairs) + "\n")
+            file.write(f"{self.features.shape[0]} {self.features.shape[1]} {data.n_labels}\n")
+            for labels, pairs in zip(data.labels(), row_pairs(self.features), strict=True):
+                file.write(",".join(map(str, labels)) + " " + " ".join(f"{j}:{value:.6f}" for j, value in pairs) + "\n")
 
     def train(self, data: Data) -> None:
         import omikuji
@@ -151,18 +154,13 @@ class Omikuji(Tool):
         self.model = omikuji.Model.train_on_data(str(self.folder / "train.txt"), settings, self.threads)
 
     def save(self) -> None:
-        self.model.save(str(self.folder / "model"))
+        self.model.save(self.model_path)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         if threads != getattr(self, "_pool", None):
             self.model.init_prediction_thread_pool(threads)
             self._pool = threads
-        found = []
-        for i in range(inputs.shape[0]):
-            begin, end = inputs.indptr[i], inputs.indptr[i + 1]
-            row = list(zip(inputs.indices[begin:end].tolist(), inputs.data[begin:end].tolist()))  # noqa: B905
-            found.append(self.model.predict(row, top_k=k))
-        return found
+        return [self.model.predict(pairs, top_k=k) for pairs in row_pairs(inputs)]
 
 
 class NapkinXC(Tool):
@@ -174,14 +172,14 @@ class NapkinXC(Tool):
         from napkinxc.models import BR, PLT
 
         if self.name == "napkinxc-plt":
-            self.model = PLT(str(self.folder / "model"), threads=self.threads, seed=self.seed)
+            self.model = PLT(self.model_path, threads=self.threads, seed=self.seed)
         else:
-            # DiSMEC: squared hinge loss, and weights next to zero cut off.
+            # As DiSMEC: squared hinge loss, and weights close to zero are removed.
             self.settings = {"loss": "squaredHinge", "weights_threshold": 0.01, "liblinear_c": 1}
-            self.model = BR(str(self.folder / "model"), threads=self.threads, **self.settings)
+            self.model = BR(self.model_path, threads=self.threads, **self.settings)
         self.model.fit(self.features, self.labels)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         if threads != self.model.get_params()["threads"]:
             self.model.set_params(threads=threads)
         return self.model.predict_proba(inputs, top_k=k)
@@ -190,8 +188,8 @@ class NapkinXC(Tool):
 class FastText(Tool):
     def prepare(self, data: Data) -> None:
         with (self.folder / "train.txt").open("w", encoding="utf-8") as file:
-            for own, words in zip(data.labels(), data.lines("train")):  # noqa: B905
-                file.write(" ".join(f"__label__{label}" for label in own) + f" {words}\n")
+            for labels, words in zip(data.labels(), data.lines("train"), strict=True):
+                file.write(" ".join(f"__label__{label}" for label in labels) + f" {words}\n")
 
     def train(self, data: Data) -> None:
         import fasttext
@@ -202,20 +200,17 @@ class FastText(Tool):
         )
 
     def save(self) -> None:
-        self.model.save_model(str(self.folder / "model"))
+        self.model.save_model(self.model_path)
 
     def inputs(self, data: Data, name: str) -> Any:
         return data.lines(name)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         names, scores = self.model.predict(inputs, k=k)
-        start = len("__label__")
-        return [
-            [(int(name[start:]), float(score)) for name, score in zip(*row)]  # noqa: B905
-            for row in zip(names, scores)  # noqa: B905
-        ]
+        ids = [[int(name.removeprefix("__label__")) for name in row] for row in names]
+        return [list(zip(*row, strict=True)) for row in zip(ids, scores, strict=True)]
 
-    def one(self, data: Data, k: int) -> Any:
+    def predict_text(self, data: Data, k: int) -> Callable[[str], Any]:
         words = re.compile(WORDS)
         return lambda text: self.model.predict(" ".join(words.findall(text.lower())), k=k)
 
@@ -226,27 +221,26 @@ class OneVsRest(Tool):
         from sklearn.svm import LinearSVC
 
         self.settings = {"estimator": "LinearSVC"}
-        known = np.unique(data.values)
-        self.known = known
+        self.label_ids = np.unique(data.values)
         self.model = OneVsRestClassifier(LinearSVC(), n_jobs=self.threads)
-        self.model.fit(self.features, data.truth()[:, known])
+        self.model.fit(self.features, data.label_matrix()[:, self.label_ids])
 
     def save(self) -> None:
         weights = np.concatenate([one.coef_ for one in self.model.estimators_]).astype(np.float32)
-        np.savez(self.folder / "model.npz", weights=weights)
+        np.savez(self.model_path, weights=weights)
 
-    def predict(self, inputs: Any, k: int, threads: int) -> list[list[tuple[int, float]]]:
+    def predict(self, inputs: Any, k: int, threads: int) -> Ranked:
         scores = self.model.decision_function(inputs).reshape(inputs.shape[0], -1)
         k = min(k, scores.shape[1])
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         found = np.take_along_axis(scores, best, axis=1)
         return [
-            sorted(zip(self.known[ids].tolist(), row.tolist()), key=lambda pair: -pair[1])  # noqa: B905
-            for ids, row in zip(best, found)  # noqa: B905
+            sorted(zip(self.label_ids[columns].tolist(), row.tolist(), strict=True), key=lambda pair: -pair[1])
+            for columns, row in zip(best, found, strict=True)
         ]
 
     def multiply_adds(self, rows: Any) -> float:
-        return rows.nnz / max(rows.shape[0], 1) * len(self.known)
+        return rows.nnz / max(rows.shape[0], 1) * len(self.label_ids)
 
 
 TOOLS = {
@@ -261,103 +255,96 @@ TOOLS = {
 
 
 def main(name: str, job_file: str) -> None:
-    """Do the job."""
+    """Run the job."""
     end_with_parent()
     job = json.loads(Path(job_file).read_text("utf-8"))
-    folder, k, threads = Path(job["folder"]), job["places"], job["threads"]
-    data = Data(Path(job["data"]))
+    folder, k, threads = Path(job["folder"]), job["k"], job["threads"]
+    data = Data(Path(job["peer_data"]))
     tool = TOOLS[name](name, folder, threads, job["seed"])
     tool.prepare(data)
     start = time.perf_counter()
     tool.train(data)
-    trained = time.perf_counter() - start
-    print(f"trained in {trained:.1f} s", flush=True)  # noqa: T201 - this is a script, and what it says goes to a log
+    train_seconds = time.perf_counter() - start
+    print(f"trained in {train_seconds:.1f} s", flush=True)  # noqa: T201 - the output is a log
     tool.save()
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and "model" in str(path))
 
     inputs = tool.inputs(data, "test")
     tool.predict(inputs[:100], k, threads)
     start = time.perf_counter()
     found = tool.predict(inputs, k, threads)
-    bulk = time.perf_counter() - start
-    results = as_arrays(found, k)
-    for way in job["ways"]:
-        results.update(as_arrays(tool.predict(tool.inputs(data, f"test.{way}"), k, threads), k, f"{way}."))
-    times = one_at_a_time(tool, data, TIMED_PLACES)
-    np.savez(folder / "predictions.npz", **results)  # type: ignore[arg-type]
+    bulk_seconds = time.perf_counter() - start
+    predictions = as_arrays(found, k)
+    for kind in job["perturbations"]:
+        predictions |= as_arrays(tool.predict(tool.inputs(data, f"test.{kind}"), k, threads), k, f"{kind}.")
+    np.savez(folder / "predictions.npz", **predictions)  # type: ignore[arg-type]
+    texts = data.texts()
+    paths = [path for path in folder.rglob("*") if path.relative_to(folder).parts[0].startswith("model")]
+    model_files = [path for path in paths if path.is_file()]
     measured = {
-        "train_seconds": trained,
-        "model_bytes": size,
-        "bulk_texts_per_second": len(found) / max(bulk, 1e-9),
-        "ms_p50": float(np.percentile(times, 50)) if times else None,
-        "ms_p99": float(np.percentile(times, 99)) if times else None,
-        "flops": tool.multiply_adds(inputs),
+        "train_seconds": train_seconds,
+        "model_bytes": sum(path.stat().st_size for path in model_files),
+        "bulk_texts_per_second": len(found) / max(bulk_seconds, 1e-9),
+        **(measure_latency(tool.predict_text(data, LATENCY_K), texts) if texts else {}),
+        "multiply_adds": tool.multiply_adds(inputs),
         "peak_memory_bytes": peak_memory(),
         "options": tool.settings,
     }
     (folder / "measured.json").write_text(json.dumps(measured))
 
 
-def one_at_a_time(tool: Tool, data: Data, k: int) -> list[float]:
-    """Milliseconds from each of some texts to its labels, one after the other, on one thread."""
-    texts = data.texts()
-    if not texts:
-        return []
-    predict, times = tool.one(data, k), []
-    for text in texts[:20]:
-        predict(text)
-    for text in texts:
+def measure_latency(predict: Callable[[Any], Any], inputs: list[Any]) -> dict[str, float | None]:
+    """Median and 99th percentile of the milliseconds for one input, after a warm-up."""
+    for one in inputs[:WARM_UP_TEXTS]:
+        predict(one)
+    times = []
+    for one in inputs:
         start = time.perf_counter()
-        predict(text)
+        predict(one)
         times.append(1000 * (time.perf_counter() - start))
-    return times
+    return {f"ms_p{p}": float(np.percentile(times, p)) if times else None for p in (50, 99)}
 
 
-def pairs_of(matrix: Any) -> list[list[tuple[int, float]]]:
-    """The columns and values of each row, the largest first."""
-    found = []
-    for begin, end in zip(matrix.indptr[:-1], matrix.indptr[1:]):  # noqa: B905
-        pairs = zip(matrix.indices[begin:end].tolist(), matrix.data[begin:end].tolist())  # noqa: B905
-        found.append(sorted(pairs, key=lambda pair: -pair[1]))
-    return found
+def row_pairs(matrix: Any) -> Iterator[list[tuple[int, float]]]:
+    """The columns and values of each row of a sparse matrix."""
+    for begin, end in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        yield list(zip(matrix.indices[begin:end].tolist(), matrix.data[begin:end].tolist(), strict=True))
 
 
-def as_arrays(found: list[list[tuple[int, float]]], k: int, prefix: str = "") -> dict[str, np.ndarray]:
+def as_arrays(found: Ranked, k: int, prefix: str = "") -> dict[str, np.ndarray]:
     ids, scores = np.full((len(found), k), -1, np.int32), np.zeros((len(found), k), np.float32)
     for i, row in enumerate(found):
-        for place, (label, score) in enumerate(row[:k]):
-            ids[i, place], scores[i, place] = label, score
+        for rank, (label, score) in enumerate(row[:k]):
+            ids[i, rank], scores[i, rank] = label, score
     return {f"{prefix}ids": ids, f"{prefix}scores": scores}
 
 
 def peak_memory() -> int | None:
-    """The most memory that this process has had, in bytes; unlike getrusage's figure, not that of who started it."""
+    """The peak resident memory of this process in bytes. getrusage would include that of the parent before exec."""
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
+        status = Path("/proc/self/status").read_text()
+    except OSError:
         return None
+    found = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def end_with_parent() -> None:
-    """Ask the system to end this process when the one that started it has ended, however."""
-    with contextlib.suppress(OSError, AttributeError):  # where it is not Linux
+    """Ask Linux to kill this process when its parent ends."""
+    with contextlib.suppress(OSError, AttributeError):  # other systems
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def versions(packages: list[str]) -> dict[str, str]:
-    """Versions of those that are installed."""
-    found = {}
+def installed_versions(packages: list[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    versions = {}
     for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--versions":
-        print(json.dumps(versions(sys.argv[2:])))  # noqa: T201
+        print(json.dumps(installed_versions(sys.argv[2:])))  # noqa: T201
     else:
         main(sys.argv[1], sys.argv[2])

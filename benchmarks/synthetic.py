@@ -1,0 +1,114 @@
+"""Synthetic data and models for benchmarks, of realistic shape and any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import shortlist
+from common import unit
+from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.data.texts import Texts
+
+DIGITS = 7
+LABELS_PER_TOPIC = 50
+
+
+def random_dataset(n_texts, n_labels, n_words):
+    """Texts of about nine words with a long-tailed distribution, and one or more uniformly random labels each."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.poisson(9, n_texts), 1, 32)
+    words = np.minimum(n_words * rng.random(lengths.sum()) ** 4, n_words - 1).astype(np.int64)
+    letters = np.empty((len(words), DIGITS + 1), np.uint8)
+    for place in range(DIGITS):
+        letters[:, DIGITS - 1 - place] = ord("a") + words // 10**place % 10
+    letters[:, DIGITS] = ord(" ")
+    texts = Texts(letters.reshape(-1), counts_to_indptr(lengths) * (DIGITS + 1))
+    labels = random_labels(n_texts, n_labels, 2.5, rng)
+    return shortlist.Dataset(texts, labels, [f"label {i}" for i in range(n_labels)])
+
+
+def random_labels(n_texts, n_labels, labels_per_text, rng):
+    """One label or more per text, no label twice."""
+    texts = np.repeat(np.arange(n_texts), 1 + rng.poisson(labels_per_text - 1, n_texts))
+    return distinct(texts, rng.integers(0, n_labels, len(texts)), n_texts)
+
+
+def distinct(rows, values, n_rows):
+    """The values of each row, sorted and without repeats."""
+    n_values = int(values.max(initial=0)) + 1
+    rows, values = np.divmod(np.unique(rows.astype(np.int64) * n_values + values), n_values)
+    return Ragged(counts_to_indptr(np.bincount(rows, minlength=n_rows)), values.astype(np.int32))
+
+
+def label_centres(n_labels, n_features, rng):
+    """Unit vectors in groups, as labels are grouped in topics."""
+    topics = unit(rng.standard_normal((-(-n_labels // LABELS_PER_TOPIC), n_features), dtype=np.float32))
+    return unit(np.repeat(topics, LABELS_PER_TOPIC, axis=0)[:n_labels] + random_directions(n_labels, n_features, rng))
+
+
+def random_directions(n, n_features, rng):
+    return unit(rng.standard_normal((n, n_features), dtype=np.float32))
+
+
+def label_index(centres):
+    """The candidate stage over these label centres, in 8 bits, as prediction uses it."""
+    from dataclasses import replace
+
+    from shortlist.shortlisters.cells import CellIndex
+    from shortlist.shortlisters.merged import MergedShortlister
+
+    index = CellIndex.build(centres)
+    index = replace(index, vectors=index.vectors.in_8_bits())
+    no_texts = Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    labels = np.arange(len(centres), dtype=np.int32)
+    return MergedShortlister(index, labels, None, no_texts, 0, 0.0, len(centres))
+
+
+def astec_model(n_labels, folder: Path, n_texts):
+    """Save an `astec` model of random numbers with the usual shape; return texts for it."""
+    from shortlist.heads.runtime import HeadRuntime
+    from shortlist.heads.word_rows import WordRows
+    from shortlist.model.deepxml import AstecModel, AstecOptions, Pipeline
+    from shortlist.model.reranker import Mixture, Reranker
+    from shortlist.text import TfIdf, Vocabulary
+    from shortlist.text.word_features import WordFeatures
+
+    rng = np.random.default_rng(0)
+    n_words, n_prefixes, n_features, words_per_label = 200_000, 30_000, 300, 60
+    words = [f"w{number:x}" for number in range(n_words)]
+    vocabulary = Vocabulary(words, np.ones(n_words))
+    prefixes = Vocabulary([f"{number:04x}" for number in range(n_prefixes)], np.ones(n_prefixes))
+    vectors = random_directions(n_words, n_features, rng)
+    encoder = {"words": vectors, "idf": np.ones(n_words, np.float32)}
+    # The centre of a label is close to the words that it has.
+    topics = random_directions(-(-n_labels // LABELS_PER_TOPIC), n_features, rng)
+    centres = unit(np.repeat(topics, LABELS_PER_TOPIC, axis=0)[:n_labels] + vectors[np.arange(n_labels) % n_words])
+    classifier = {
+        "weights": 4 * centres,
+        "biases": np.full(n_labels, -6, np.float32),
+        "block": np.zeros((n_features, n_features), np.float32),
+    }
+    idf, prefix_idf = np.ones(n_words, np.float32), np.ones(n_prefixes, np.float32)
+    features = WordFeatures(vocabulary, prefixes, TfIdf(idf), TfIdf(prefix_idf))
+    owned = np.sort(rng.integers(features.n_features, size=(n_labels, words_per_label), dtype=np.int32), axis=1)
+    weights = rng.standard_normal(owned.size, dtype=np.float32)
+    indptr = np.arange(0, owned.size + 1, words_per_label)
+    rows = WordRows.of_words(indptr, owned.ravel(), weights, np.zeros(n_labels, np.float32), features.n_features)
+    index = label_index(centres)
+    head = HeadRuntime(classifier, n_labels, n_features)
+    arrays = {f"encoder.{name}": array for name, array in encoder.items()}
+    model = AstecModel(
+        Pipeline(AstecModel.Runtime(encoder, 32), index, head, 500),
+        arrays | {f"extreme.{name}": array for name, array in classifier.items()},
+        vocabulary=vocabulary,
+        records=[],
+        reranker=Reranker(features, rows, Mixture(), 100),
+        searched=max(1, len(index.centres.cells) // 32),
+        label_names=[f"label {number}" for number in range(n_labels)],
+        display_names={},
+        options=AstecOptions().kept(),
+    )
+    model.save(folder)
+    return [" ".join(words[i] for i in rng.integers(n_words, size=9)) for _ in range(n_texts)]

@@ -1,0 +1,106 @@
+"""The command line of comparisons, and ablations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from comparing import settings_of, write_data
+from shortlist.cli import shortlist
+from shortlist.cli.models import option_value
+from shortlist.compare import ablations, compare
+from shortlist.compare.plan import plan
+from shortlist.errors import OptionError
+
+pytestmark = pytest.mark.slow  # starts processes
+
+
+def test_the_command_line_splits_off_a_test_part(tmp_path):
+    data = write_data(tmp_path / "data")
+    out = tmp_path / "out"
+    call = ["compare", str(data / "train.jsonl"), "--recipes", "popular", "--peers", "none", "--out", str(out)]
+    done = CliRunner().invoke(shortlist, [*call, "--threads", "1", "--seed", "3"])
+    assert done.exit_code == 0, done.output
+    assert "| popular |" in done.output
+    facts = json.loads((out / "data.json").read_text())
+    assert facts["test_part"] == "split off at random" and facts["train_texts"] + facts["test_texts"] <= 240
+    assert not (out / "work").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--recipes", "nothing"], "no recipe 'nothing'"),
+        (["--peers", "nothing"], "unknown peer 'nothing'"),
+        (["--recipes", "none", "--peers", "none"], "nothing to compare"),
+        (["--recipes", "centroid:epochs=3"], "has no option 'epochs'"),
+        (["--recipes", "centroid:min_count"], "expected OPTION=VALUE"),
+        (["--recipes", "centroid*2"], "has no seed"),
+        (["--recipes", "astec*x"], "after the star"),
+        (["--recipes", "popular,popular"], "listed twice"),
+        (["--recipes", "astec:epochs=two"], "'astec:epochs=two': epochs is 'two'; expected a whole number"),
+        (["--peers", "fasttext", "--peers-python", "/no/python"], "/no/python cannot run the other tools"),
+        (["--recipes", "popular", "--rerun", "astec"], "cannot rerun 'astec'"),
+    ],
+)
+def test_invalid_command_lines(tmp_path, arguments, message):
+    data = write_data(tmp_path / "data")
+    failed = CliRunner().invoke(shortlist, ["compare", str(data), "--out", str(tmp_path / "out"), *arguments])
+    assert failed.exit_code == 2
+    assert message in failed.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_measured_is_an_error(tmp_path):
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    call = ["compare", str(data), "--recipes", "none", "--peers", "pecos", "--out", str(out)]
+    failed = CliRunner().invoke(shortlist, [*call, "--peers-python", sys.executable])
+    assert failed.exit_code == 2 and "no entry could be measured" in failed.output
+
+
+def test_a_comparison_is_not_overwritten_by_a_report(tmp_path):
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    compare(settings_of(data, out, "popular", keep_models=True))
+    call = ["report", str(out / "models" / "popular"), str(data), "--out", str(out)]
+    refused = CliRunner().invoke(shortlist, call)
+    assert refused.exit_code == 2 and "holds a comparison" in refused.output
+    assert not (out / "report.html").exists()
+
+
+def test_ablations(tmp_path, monkeypatch):
+    fan_out, dimensions = ablations.ABLATIONS["fan-out"], ablations.ABLATIONS["dimensions"]
+    variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3]]
+    monkeypatch.setitem(ablations.ABLATIONS, "fan-out", replace(fan_out, variants=variants))
+    monkeypatch.setitem(ablations.ABLATIONS, "dimensions", replace(dimensions, variants=dimensions.variants[:2]))
+    small = "epochs=2:dimensions=64:channels=4:validation=0.2"
+    entries = plan("popular", "none", option_value, ablations=f"fan-out:{small},dimensions:{small}")
+    settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries)
+    summary = compare(settings)
+    assert [entry["name"] for entry in summary["entries"]] == ["popular"] and set(summary["best"].values()) == {
+        "popular"
+    }
+    fan_out, dimensions = summary["ablations"]
+    assert fan_out["header"][:3] == ["labels per cluster", "variant", "P@1"] and "meta recall" in fan_out["header"]
+    assert [row[:2] for row in fan_out["rows"]] == [[3, "synchronised"], [3, "not detached"], [3, "LightXML"]]
+    assert [row[0] for row in dimensions["rows"]] == ["original", "permutation 1"]
+    for table in summary["ablations"]:
+        assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
+    entry = json.loads((Path(settings.out) / "entries" / "fan-out_3_LightXML.json").read_text())
+    assert (
+        entry["options"]["form"] == "lightxml"
+        and entry["options"]["clusters"] == 5
+        and not entry["options"]["reranker"]
+    )
+    assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
+    assert compare(settings)["ablations"] == summary["ablations"]  # from the stored entries
+
+
+@pytest.mark.parametrize("name, message", [("fans", "unknown ablation"), ("fan-out:fans=2", "has no option")])
+def test_unknown_ablations_are_refused(name, message):
+    with pytest.raises(OptionError, match=message):
+        plan("none", "none", option_value, ablations=name)
