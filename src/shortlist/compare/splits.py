@@ -82,7 +82,7 @@ class Splits:
         """A hash of everything that a system learns from or is measured on."""
         digest = xxhash.xxh3_128()
         for part in (self.train, self.test):
-            digest.update(part.fingerprint())
+            digest.update(part.fingerprint().encode())
             if part.filter_pairs is not None:
                 digest.update(np.ascontiguousarray(part.filter_pairs).data)
         return digest.hexdigest()
