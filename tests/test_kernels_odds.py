@@ -1,4 +1,4 @@
-"""Log-odds by kernels against numpy."""
+"""Log-odds and labels of centres against numpy; predictions for many texts in parts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_a_blend_is_a_weighted_sum(shape):
     blend = Blend(*rng.standard_normal(4).tolist())
     expected = blend.classifier * logits + blend.cosine * cosines + blend.bias
     expected += blend.votes * np.log(np.maximum(votes, LEAST_VOTES))
-    nobody = rng.random((n_texts, k)) < 0.3
-    odds = blend.odds(np.where(nobody, np.float32(-np.inf), logits), cosines, votes)
-    np.testing.assert_allclose(odds, np.where(nobody, -np.inf, expected), rtol=1e-4, atol=1e-4)
+    is_missing = rng.random((n_texts, k)) < 0.3
+    odds = blend.odds(np.where(is_missing, np.float32(-np.inf), logits), cosines, votes)
+    np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-4, atol=1e-4)
 
 
 @given(shapes)
@@ -38,13 +38,13 @@ def test_a_mixture_is_a_weighted_sum_of_log_odds_and_scores(shape):
     mixture = Mixture(*rng.standard_normal(3).tolist())
     inside = np.clip(probabilities.astype(np.float64), SUREST, 1 - SUREST)
     expected = mixture.first * np.log(inside / (1 - inside)) + mixture.words * scores + mixture.bias
-    nobody = rng.random((n_texts, k)) < 0.3
-    odds = mixture.odds(probabilities, np.where(nobody, np.float32(-np.inf), scores))
-    np.testing.assert_allclose(odds, np.where(nobody, -np.inf, expected), rtol=1e-3, atol=1e-3)
+    is_missing = rng.random((n_texts, k)) < 0.3
+    odds = mixture.odds(probabilities, np.where(is_missing, np.float32(-np.inf), scores))
+    np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-3, atol=1e-3)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 12), st.integers(1, 8))
-def test_labels_of_centres_are_there_once_with_their_largest_cosine(seed, n_queries, n_found, k):
+def test_each_label_of_the_centres_occurs_once_with_its_largest_cosine(seed, n_queries, n_found, k):
     rng = np.random.default_rng(seed)
     owner = np.concatenate([np.arange(8), rng.integers(0, 8, 6)]).astype(np.int32)  # some labels have several centres
     several = np.bincount(owner, minlength=8) > 1
@@ -64,8 +64,8 @@ def test_labels_of_centres_are_there_once_with_their_largest_cosine(seed, n_quer
         assert (ids[query, len(expected) :] == -1).all()
 
 
-def test_parts_of_many_texts_are_the_whole(monkeypatch):
-    """However many threads there are, and where only one may call kernels at a time."""
+def test_texts_ranked_in_parts_equal_texts_ranked_together(monkeypatch):
+    """With any number of threads."""
     import shortlist
 
     pairs = [(f"wort{i % 7} ding{i % 5} zeug{i}", [f"label {i % 7}"]) for i in range(60)]
@@ -73,8 +73,7 @@ def test_parts_of_many_texts_are_the_whole(monkeypatch):
     texts = [text for text, _ in pairs]
     whole = model.rank(texts, 3, threads=1)
     monkeypatch.setattr("shortlist.model.base.TEXTS_PER_PART", 7)
-    for threads, can_share in ((1, True), (2, True), (None, True), (2, False)):
-        monkeypatch.setattr("shortlist.model.base.can_share_kernels", lambda can_share=can_share: can_share)
+    for threads in (1, 2, None):
         parts = model.rank(texts, 3, threads=threads)
         assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert len(model.rank([], 3)[0]) == 0

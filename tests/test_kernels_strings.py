@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shortlist.kernels.strings import StringTable, hash_bytes, pack, unpack
 
 strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-# Few characters and all lengths around eight bytes: many strings that nearly are the same.
+# Few characters and all lengths around eight bytes: many strings that are nearly equal.
 alike = st.text("ab\0", max_size=18)
 
 
@@ -43,7 +43,7 @@ def test_growth_through_many_strings():
         batch = [f"{number:x}" * (1 + number % 3) for number in rng.integers(0, size, size).tolist()]
         assert table.add_strings(batch).tolist() == oracle.add(batch)
     assert table.strings() == list(oracle.ids)
-    # Room is made for distinct strings, not for every time one comes.
+    # The table grows with distinct strings, not with every occurrence.
     before = len(table.arena), len(table.slots)
     for _ in range(20):
         table.add_strings(batch)
@@ -51,7 +51,7 @@ def test_growth_through_many_strings():
     assert len(table.slots) <= 2 * before[1]
 
 
-def test_the_longest_and_the_shortest():
+def test_empty_and_very_long_strings():
     long = "ü" * 1_000_000
     table = StringTable()
     assert table.add_strings(["", long, long + "x", "", long]).tolist() == [0, 1, 2, 0, 1]
@@ -61,7 +61,7 @@ def test_the_longest_and_the_shortest():
     assert StringTable().add_strings([]).tolist() == []
 
 
-def test_strings_in_the_middle_of_other_bytes():
+def test_strings_between_other_bytes():
     data, bounds = pack(["skip", "one", "two", "skip", "one"])
     table = StringTable()
     assert table.add(data, bounds[1:4]).tolist() == [0, 1]
@@ -70,7 +70,7 @@ def test_strings_in_the_middle_of_other_bytes():
 
 
 def test_strings_whose_slots_collide():
-    # All of these want the same slot of the table as it is at first, so that look-ups must walk on.
+    # All of these have the same slot in a new table, so that look-ups must go on to the next.
     wanted, found = None, []
     number = 0
     while len(found) < 40:

@@ -1,4 +1,4 @@
-"""Shortlists of clusters and the best labels within them, against plain numpy."""
+"""The top k, candidates and the scores of labels, against plain numpy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def best_first(scores, k):
-    """Columns by falling score, the first of equals first."""
+    """Columns by decreasing score; of equals the first comes first."""
     return np.argsort(-np.asarray(scores), kind="stable")[:k]
 
 
@@ -37,7 +37,7 @@ def expected_lists(ids_and_scores, k):
 
 
 def small_numbers(rng, *shape):
-    """Whole numbers from -2 to 2: sums of products are exact, and many are equal."""
+    """Integers from -2 to 2: sums of products are exact, and many are equal."""
     return rng.integers(-2, 3, shape).astype(np.float32)
 
 
@@ -57,10 +57,10 @@ def dense_logits(head, features):
     return inner @ (head.rows.values * head.rows.scales[:, None]).T + head.biases
 
 
-class TestTopOf:
+class TestTopK:
     @given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from(["ties", "wide", "close", "infinite"]))
     def test_equals_a_stable_sort(self, seed, n, kind):
-        """Close: floats that differ in their last bits alone, so that every digit is looked at."""
+        """Close: floats that differ in their last bits only, so that selection looks at every byte."""
         rng = np.random.default_rng(seed)
         scores = {
             "ties": small_numbers(rng, n) + 0.0,
@@ -73,7 +73,7 @@ class TestTopOf:
             top_k(scores, k, canvas[1:-1])
             assert canvas.tolist() == [-7, *sorted(best_first(scores, k).tolist()), -7]
 
-    def test_of_zeros_with_either_sign_the_first(self):
+    def test_negative_zero_equals_zero(self):
         chosen = np.empty(1, np.int32)
         top_k(np.asarray([-0.0, 0.0], np.float32), 1, chosen)
         assert chosen.tolist() == [0]
@@ -104,7 +104,7 @@ class TestBestOfCandidates:
 
 
 class TestScoresOfRows:
-    """Few samples are scored by a kernel, many by products of matrices, candidates one by one: all the same."""
+    """A kernel scores few samples, matrix products score many, and candidates are scored one by one."""
 
     @given(
         st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 20), st.integers(0, 6), st.booleans(), st.booleans()
@@ -144,7 +144,7 @@ class TestScoresOfRows:
 
 class TestTopClusters:
     @given(st.integers(0, 10_000), st.integers(0, 6), st.integers(1, 40), st.integers(1, 50), st.booleans())
-    def test_the_best_in_rising_order_and_of_equals_the_first(self, seed, n_samples, n_clusters, k, ties):
+    def test_the_best_in_increasing_order_and_of_equals_the_first(self, seed, n_samples, n_clusters, k, ties):
         rng = np.random.default_rng(seed)
         shape = n_samples, n_clusters
         scores = small_numbers(rng, *shape) if ties else 1e3 * rng.standard_normal(shape, dtype=np.float32)
@@ -162,7 +162,7 @@ class TestTopClusters:
         assert top_clusters(change(scores), 3).tolist() == top_clusters(scores, 3).tolist()
 
     @pytest.mark.parametrize("n_bad", [1, 4, 9])
-    def test_nan_still_gives_k_different_clusters_and_nothing_is_written_elsewhere(self, n_bad):
+    def test_nan_gives_k_different_clusters_and_nothing_is_written_elsewhere(self, n_bad):
         rng = np.random.default_rng(n_bad)
         scores = rng.standard_normal((5, 9)).astype(np.float32)
         for line in scores:
@@ -189,14 +189,14 @@ class TestWithPositives:
             assert line == expected + [-1] * (len(line) - len(expected))
         assert found == sum(len(set(a) & set(b)) for a, b in zip(top.tolist(), wanted, strict=True))
 
-    def test_places_that_are_empty_are_not_taken_for_clusters(self):
+    def test_empty_places_are_not_clusters(self):
         chosen = np.asarray([[4, -1, 9, 9], [-1, -1, 9, 9]], np.int32)
         assert add_wanted(chosen, 2, np.asarray([0, 2, 3]), np.asarray([4, 0], np.int32).repeat([1, 2])) == 1
         assert chosen.tolist() == [[4, -1, 0, -1], [-1, -1, 0, -1]]
 
 
 @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 5), st.integers(0, 4), st.integers(1, 9))
-def test_shortlists_joined(seed, n_rows, k, n_others, n_labels):
+def test_joined_shortlists_are_sorted_unions(seed, n_rows, k, n_others, n_labels):
     rng = np.random.default_rng(seed)
     shortlists = rng.integers(-1, n_labels, (7, k)).astype(np.int32)
     rows, others = rng.integers(7, size=n_rows), rng.integers(-1, n_labels, (n_rows, n_others)).astype(np.int32)
@@ -246,12 +246,12 @@ class TestBestOfClusters:
         rows = np.arange(int(starts[-1]))
         expected = expected_lists([(rows, line) for line in sums], min(k, len(rows)))
         np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-6)
-        # By the scores of the rows found: where two are all but equal, rounding may turn them round.
+        # Compare the scores of the rows found: rounding may swap rows whose scores are nearly equal.
         np.testing.assert_allclose(np.take_along_axis(sums, ids, axis=1), expected[1], rtol=1e-5, atol=1e-6)
         assert all(len(set(line)) == len(line) for line in ids.tolist())
 
-    def test_nan_keeps_within_the_clusters_and_nothing_is_written_elsewhere(self):
-        """A row with NaN may take a place, even the last one of a list that is full; it never comes twice."""
+    def test_nan_stays_within_the_clusters_and_nothing_is_written_elsewhere(self):
+        """A row with NaN may take a place, even in a full list, but only once."""
         rng = np.random.default_rng(0)
         weights, features = rng.standard_normal((12, 4)).astype(np.float32), np.ones((3, 4), np.float32)
         weights[[1, 5, 6]] = NAN
@@ -299,7 +299,7 @@ class TestBestOfAll:
         assert scores.tolist() == expected[1].tolist()
 
     def test_nan_stays_within_the_list(self):
-        """A NaN that came into the list keeps its place: what is worse stands before it, what comes later behind."""
+        """A NaN that is in the list keeps its place."""
         logits = np.asarray([[1, NAN, 3, 2], [NAN, NAN, NAN, NAN]], np.float32)
         ids, scores = np.full((4, 2), -7, np.int32), np.full((4, 2), -7, np.float32)
         best_of_row(logits, 0, 0, ids[1:-1], scores[1:-1])
@@ -335,7 +335,7 @@ def test_runtime_equals_the_head_in_torch(residual):
 
     torch.manual_seed(0)
     head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), residual)
-    for _ in range(3):  # the spectral norm is another after each step of its power iteration
+    for _ in range(3):  # each call is a step of the power iteration for the spectral norm
         head.block(torch.randn(4, 9))
     arrays = head.to_arrays()
     assert head.block.training

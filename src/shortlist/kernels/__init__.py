@@ -1,1 +1,1 @@
-"""Compiled inner loops (numba). They know arrays and nothing else; every one has a slow twin in the tests."""
+"""Compiled inner loops (numba). They know only arrays, and each has a slow twin in the tests."""

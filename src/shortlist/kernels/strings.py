@@ -1,7 +1,7 @@
-"""Strings to numbers and back: a table that gives every distinct string the next free id.
+"""A hash table that maps strings to ids and back.
 
-The strings live end to end in one byte array, found by open addressing, so that a million words or labels
-cost their own bytes and little more, and the compiled loops can look them up without touching Python.
+The strings are stored end to end in one byte array and found by open addressing. A million words or labels therefore
+need little more memory than their bytes, and kernels can look them up without Python objects.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ BATCH = 64
 
 @kernel(inline="always")
 def _eight_bytes(data, start):
-    """Eight bytes as one number: written out so that the compiler makes a single load of it.
-
-    Which it does for positions without a sign only: others might count from the end.
-    """
+    """Eight bytes as one number. The compiler makes this a single load, but only if the index has no sign."""
     at = np.uint64(start)
     number = np.uint64(0)
     for i in range(8):
@@ -32,7 +29,7 @@ def _eight_bytes(data, start):
 
 @kernel(inline="always")
 def _last_bytes(data, start, end):
-    """Fewer than eight bytes as one number; where others follow them, by one load again."""
+    """Fewer than eight bytes as one number; a single load too, unless the data ends here."""
     size = end - start
     if start + 8 <= len(data):
         return _eight_bytes(data, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
@@ -68,7 +65,7 @@ def _same_bytes(a, a_start, b, b_start, length):
 
 @kernel
 def find_slot(table, data, start, end, hashed):
-    """The slot that holds this string, or the empty one where it belongs."""
+    """The slot that holds this string, or the empty slot where it belongs."""
     slots, hashes, arena, offsets = table
     mask = len(slots) - 1
     slot = np.int64(hashed & np.uint64(mask))
@@ -85,7 +82,7 @@ def find_slot(table, data, start, end, hashed):
 
 @kernel
 def add_string(table, count, data, start, end):
-    """The string's id and the new number of strings; there must be room for it."""
+    """The string's id, added if it is new, and the number of strings. There must be room for it."""
     slots, hashes, arena, offsets = table
     hashed = hash_bytes(data, start, end)
     slot = find_slot(table, data, start, end, hashed)
@@ -102,10 +99,10 @@ def add_string(table, count, data, start, end):
 
 @kernel
 def _guess_many(table, data, bounds, ids):
-    """Ids of the strings that are found at the first place looked at; -1 for all others.
+    """Ids of the strings that are found in their first slot; -1 for all others.
 
-    A table of any size lies outside the fast caches, so a look-up mostly waits for memory. Going through a
-    batch step by step instead of string by string lets the processor wait for many of them at once.
+    A look-up in a large table mostly waits for memory. Each step is done for a whole batch of strings before the next
+    step, so that the processor waits for many of them at once.
     """
     slots, hashes, arena, offsets = table
     mask = np.uint64(len(slots) - 1)
@@ -159,7 +156,7 @@ def _place_all(slots, hashes, count):
 
 
 class StringTable:
-    """Distinct strings, numbered in the order in which they came.
+    """Distinct strings, numbered in the order in which they were added.
 
     >>> table = StringTable()
     >>> table.add_strings(["b", "a", "b"]).tolist()
@@ -180,11 +177,11 @@ class StringTable:
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the compiled loops take as a `table`; valid until the table grows."""
+        """The `table` argument of kernels; valid until the table grows."""
         return self.slots, self.hashes, self.arena, self.offsets
 
     def make_room(self, strings: int, size: int) -> None:
-        """Grow so that this many more strings with this many bytes in all can be added."""
+        """Make room for this many more strings with this many bytes in total."""
         wanted = self.count + strings
         if wanted > len(self.hashes):
             self.hashes = _grown(self.hashes, wanted)
@@ -197,9 +194,9 @@ class StringTable:
             _place_all(self.slots, self.hashes, self.count)
 
     def add(self, data: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Ids of the strings `data[bounds[i]:bounds[i + 1]]`; new ones are added."""
+        """Ids of the strings `data[bounds[i]:bounds[i + 1]]`; adds the new ones."""
         ids = np.empty(len(bounds) - 1, np.int32)
-        # In small steps, so that room is made for the distinct strings and not for every occurrence.
+        # In small steps, so that the table grows with distinct strings and not with every occurrence.
         step = max(4096, self.count // 2)
         for first in range(0, len(ids), step):
             part = bounds[first : first + step + 1]
@@ -224,13 +221,13 @@ class StringTable:
 
 
 def pack(strings: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """All strings in one UTF-8 byte array, and the bounds of each."""
+    """All strings in one UTF-8 byte array, and their bounds."""
     encoded = [string.encode() for string in strings]
     return np.frombuffer(b"".join(encoded), np.uint8), counts_to_indptr([len(item) for item in encoded])
 
 
 def unpack(data: np.ndarray, bounds: np.ndarray) -> list[str]:
-    """The strings again."""
+    """The inverse of `pack`."""
     whole = data[bounds[0] : bounds[-1]].tobytes()
     edges = (bounds - bounds[0]).tolist()
     return [whole[start:end].decode() for start, end in itertools.pairwise(edges)]

@@ -111,7 +111,7 @@ def _blas_libraries() -> list[Any]:
 
 def _set_blas_threads(numbers: Sequence[int]) -> None:
     for library, n_threads in zip(_blas_libraries(), numbers, strict=True):
-        # Recent versions of threadpoolctl obey only the first thread that sets a number; our lock does the same.
+        # Recent versions of threadpoolctl ignore all threads but the first that sets a number; we have our own lock.
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
         library.set_num_threads(n_threads)

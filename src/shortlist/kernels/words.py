@@ -1,4 +1,4 @@
-"""Splitting UTF-8 text into words and looking them up, without a Python object per word."""
+"""Split UTF-8 texts into words, look the words up and weight them, without a Python object per word."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import numpy as np
 from shortlist.kernels.compile import kernel
 from shortlist.kernels.strings import EMPTY, find_slot, hash_bytes
 
-# What a character is to the tokenizer.
-# NOTHING: dropped without ending the word it stands in. MARK: part of a word that has begun, else nothing.
+# Kinds of characters. NOTHING is dropped without ending a word. MARK is part of a word that has begun, else dropped.
 SPACE, WORD, ALONE, NOTHING, MARK = range(5)
 
-STEM_START, STEM_END = 60, 62  # "<" and ">" around a word before its parts are taken
+STEM_START, STEM_END = 60, 62  # "<" and ">" around a word that is cut into subwords
 
 TAB, NEWLINE, ZERO, NINE = 9, 10, 48, 57
 
 
 @kernel
 def ascii_rows(buffer, offsets):
-    """True for every text that has only ASCII bytes."""
+    """True for each text that is ASCII only."""
     plain = np.empty(len(offsets) - 1, np.bool_)
     for row in range(len(plain)):
         plain[row] = True
@@ -33,7 +32,7 @@ def ascii_rows(buffer, offsets):
 
 @kernel(inline="always")
 def _character(data, at):
-    """(code point, bytes) of the UTF-8 character here; the data is known to be valid."""
+    """(code point, number of bytes) of a UTF-8 character; the data must be valid."""
     first = np.int64(data[at])
     if first < 0x80:
         return first, 1
@@ -46,11 +45,19 @@ def _character(data, at):
 
 
 @kernel
-def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts):
-    """Write the words of all texts end to end into `words`, their ends into `word_ends`; how many there are.
+def _next_character(data, at, end):
+    """Where the UTF-8 character after the one at `at` begins, or `end`."""
+    at += 1
+    while at < end and data[at] & 0xC0 == 0x80:
+        at += 1
+    return at
 
-    `kinds` says for every code point what it is to the tokenizer. Lower-casing here is for ASCII only: texts
-    with other letters come already lower-cased.
+
+@kernel
+def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts):
+    """Write the words of all texts end to end into `words` and their ends into `word_ends`; returns their number.
+
+    `kinds` is the kind of each code point. `lowercase` is for ASCII only: other texts must be in lower case already.
     """
     filled = 0
     count = 0
@@ -92,28 +99,28 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
 
 @kernel
 def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
-    """What stands for the words instead of them, as `split_words` gives words.
+    """The prefixes and adjacent pairs of words, in the format of `split_words`.
 
-    Of every word its first so many characters, for each size it is longer than; and where `pair_size` is above zero,
-    the first so many of it after those of the word before, with a space between.
+    For each word, its prefixes of `sizes` characters, as far as it is longer; and if `pair_size` is above zero, the
+    prefixes of that size of the previous word and of this word, with a space between.
     """
     out = np.empty(len(words) * (len(sizes) + 2) + len(word_ends), np.uint8)
     ends = np.empty(len(word_ends) * (len(sizes) + 1), np.int64)
     counts = np.zeros(len(word_counts), np.int64)
     filled = count = word = start = 0
     for row in range(len(word_counts)):
-        before = before_end = 0  # the beginning of the word before
+        before = before_end = 0  # the prefix of the previous word
         for place in range(word_counts[row]):
             end = word_ends[word]
             for size in sizes:
-                at = _end_of_beginning(words, start, end, size)
+                at = _prefix_end(words, start, end, size)
                 if at < end:
                     filled = _put(out, filled, words, start, at)
                     ends[count] = filled
                     count += 1
                     counts[row] += 1
             if pair_size:
-                at = _end_of_beginning(words, start, end, pair_size)
+                at = _prefix_end(words, start, end, pair_size)
                 if place:
                     filled = _put(out, filled, words, before, before_end)
                     out[filled] = 0x20
@@ -128,14 +135,11 @@ def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
 
 
 @kernel
-def _end_of_beginning(words, start, end, size):
-    """Where the first so many characters end, or the word, if it is shorter."""
-    n = 0
-    while start < end and n < size:
-        start += 1
-        while start < end and words[start] & 0xC0 == 0x80:
-            start += 1
-        n += 1
+def _prefix_end(words, start, end, size):
+    """Where the first `size` characters end, or the word if it is shorter."""
+    for _ in range(size):
+        if start < end:
+            start = _next_character(words, start, end)
     return start
 
 
@@ -147,11 +151,11 @@ def _put(out, filled, words, start, end):
 
 @kernel
 def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_counts, ids, id_counts):
-    """The ids of all words, row by row; how many ids were written.
+    """Write the ids of all words, row by row; returns their number.
 
-    Strings of the table from `n_words` on are stop words and left out. A word that is not in the table is
-    left out, too; or, when `longest` is above zero, replaced by those of its parts of `shortest` to `longest`
-    characters that the table `parts` holds, numbered from `n_words` on.
+    Strings of the table from `n_words` on are stop words and left out. A word that is not in the table is left out
+    too, or if `longest` is above zero, replaced by its subwords of `shortest` to `longest` characters that are in the
+    table `parts`; their ids start at `n_words`.
     """
     filled = 0
     start = 0
@@ -178,7 +182,7 @@ def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_cou
 
 @kernel
 def _stem(words, start, end, stem):
-    """The word between its marks, cut to what the buffer holds; how many bytes."""
+    """Copy the word into the buffer between "<" and ">", cut to fit; returns the number of bytes."""
     size = min(end - start, len(stem) - 2)
     while size < end - start and words[start + size] & 0xC0 == 0x80:
         size -= 1  # never cut inside a character
@@ -197,26 +201,22 @@ def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
         for length in range(1, longest + 1):
             if last >= size:
                 break
-            last += 1
-            while last < size and stem[last] & 0xC0 == 0x80:
-                last += 1
+            last = _next_character(stem, last, size)
             if length >= shortest:
                 slot = find_slot(parts, stem, first, last, hash_bytes(stem, first, last))
                 if parts[0][slot] != EMPTY:
                     ids[filled] = n_words + parts[0][slot]
                     filled += 1
-        first += 1
-        while first < size and stem[first] & 0xC0 == 0x80:
-            first += 1
+        first = _next_character(stem, first, size)
     return filled
 
 
 @kernel
 def read_counts(data, words, ends, counts):
-    """Take lines of a word, a tab and its count apart; an empty line parts the words from what follows.
+    """Read lines of a word, a tab and its count; an empty line separates two sections.
 
-    Gives how many words there are before the empty line (-1 if there is none), how many lines of words in all, and
-    the number of the first line, from 1, that is something else (0 for none).
+    Returns the number of words before the empty line (-1 if there is none), the number of words in both sections, and
+    the number of the first malformed line (0 for none).
     """
     count, filled, before, line = 0, 0, -1, 0
     start = 0
@@ -249,8 +249,8 @@ def read_counts(data, words, ends, counts):
 
 
 @kernel
-def _weigh(ids, idf, length, first, columns, values, filled):
-    """Behind what is filled, the distinct ids of a text, rising, with tf-idf weights of this length together."""
+def _append_weighted(ids, idf, length, first, columns, values, filled):
+    """Append a text's distinct ids, sorted, with tf-idf weights scaled to this length; returns the new end."""
     ids = np.sort(ids)
     begin, square = filled, 0.0
     i = 0
@@ -270,12 +270,12 @@ def _weigh(ids, idf, length, first, columns, values, filled):
 
 @kernel
 def weigh_texts(indptr, words, idf, length, more_indptr, more, more_idf, more_length, starts, columns, values):
-    """Two bags of each text side by side, as sparse rows; the columns of the second follow those of the first."""
+    """Two bags of words per text side by side, as sparse rows; the second one's columns follow the first one's."""
     filled = 0
     for text in range(len(indptr) - 1):
         starts[text] = filled
         own = words[indptr[text] : indptr[text + 1]]
-        filled = _weigh(own, idf, length, 0, columns, values, filled)
+        filled = _append_weighted(own, idf, length, 0, columns, values, filled)
         own = more[more_indptr[text] : more_indptr[text + 1]]
-        filled = _weigh(own, more_idf, more_length, len(idf), columns, values, filled)
+        filled = _append_weighted(own, more_idf, more_length, len(idf), columns, values, filled)
     starts[len(indptr) - 1] = filled

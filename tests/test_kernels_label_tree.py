@@ -17,7 +17,7 @@ some_scores = st.lists(st.sampled_from([-1.5, -1.0, 0.0, 0.25, 1.0, 2.0]) | st.f
 
 @settings(max_examples=100, deadline=None)
 @given(scores=some_scores, data=st.data())
-def test_cut_gives_the_highest_to_the_left_and_the_first_among_equals(scores, data):
+def test_mark_top_marks_the_highest_and_of_equals_the_first(scores, data):
     scores = np.array(scores, np.float32)
     n_left = data.draw(st.integers(1, len(scores)))
     is_left = np.zeros(len(scores), np.bool_)
@@ -29,7 +29,7 @@ def test_cut_gives_the_highest_to_the_left_and_the_first_among_equals(scores, da
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), n_clusters=st.integers(2, 40))
-def test_shares_lead_to_leaves_that_differ_by_at_most_one(data, n_clusters):
+def test_split_sizes_give_leaves_that_differ_by_at_most_one(data, n_clusters):
     n_rows = data.draw(st.integers(n_clusters, 500))
     sizes, nodes = [], [(n_rows, n_clusters)]
     while nodes:
@@ -51,7 +51,7 @@ def test_random_numbers_cover_their_range_evenly():
 
 
 def make_rows(n, n_words, seed, density=0.3):
-    """Unit rows on the grid, as kernels take them, and as a dense matrix."""
+    """Unit rows on the grid, for kernels and as a dense matrix."""
     matrix = sparse.csr_array(sparse.random(n, n_words, density, dtype=np.float32, random_state=seed))
     indptr = matrix.indptr.astype(np.int64)
     rows = label_tree.Rows(
@@ -62,7 +62,7 @@ def make_rows(n, n_words, seed, density=0.3):
     return rows, sparse.csr_array((rows.data, matrix.indices, matrix.indptr), shape=matrix.shape).toarray()
 
 
-def compacted(rows, n_words, chosen):
+def compact_copy(rows, n_words, chosen):
     copy = label_tree.copy_buffer(rows, chosen)
     scratch = np.zeros((n_words, 2), np.int32)
     n_compact_words = label_tree.compact(rows, chosen, scratch, copy)
@@ -91,7 +91,7 @@ def test_unit_rows_have_length_one_and_lie_on_the_grid(n, n_words, seed):
 def test_compact_copies_have_the_same_cosines(n, n_words, seed):
     rows, dense = make_rows(n, n_words, seed)
     chosen = np.random.default_rng(seed).permutation(n)[: n // 2 + 1].astype(np.int32)
-    copy, n_compact_words = compacted(rows, n_words, chosen)
+    copy, n_compact_words = compact_copy(rows, n_words, chosen)
     shared = (dense[chosen] != 0).sum(axis=0) > 1
     assert n_compact_words == np.count_nonzero(shared)
     assert copy.indptr[-1] == np.count_nonzero(dense[chosen][:, shared])
@@ -100,7 +100,7 @@ def test_compact_copies_have_the_same_cosines(n, n_words, seed):
 
 
 def halve_slowly(dense, n_left, seed):
-    """2-means as the module's opening sentences say it."""
+    """2-means as the module's docstring describes it."""
     n = len(dense)
     one = below(np.uint64(mix(seed)), n)
     other = (one + 1 + below(np.uint64(mix(seed + np.uint64(1))), n - 1)) % n
@@ -117,12 +117,12 @@ def halve_slowly(dense, n_left, seed):
 
 
 def test_splits_equal_the_slow_twin():
-    """Rounding may send a nearly tied row the other way, and the search elsewhere; nearly always it does not."""
+    """Rounding may decide between rows with nearly equal scores; this is rare."""
     equal = 0
     for seed in range(40):
         n = 20 + seed
         rows, dense = make_rows(n, 60, seed)
-        copy, n_compact_words = compacted(rows, 60, np.arange(n, dtype=np.int32))
+        copy, n_compact_words = compact_copy(rows, 60, np.arange(n, dtype=np.int32))
         is_left = np.empty(n, np.bool_)
         label_tree.split_rows(copy, n_compact_words, n // 3, np.uint64(seed), is_left)
         assert is_left.sum() == n // 3
@@ -135,7 +135,7 @@ def test_splits_equal_the_slow_twin():
 def test_leaves_are_a_partition_and_exchanging_only_helps(n, n_words, seed, data):
     rows, dense = make_rows(n, n_words, seed)
     n_leaves = data.draw(st.integers(2, n))
-    copy, n_compact_words = compacted(rows, n_words, np.arange(n, dtype=np.int32))
+    copy, n_compact_words = compact_copy(rows, n_words, np.arange(n, dtype=np.int32))
     cosines = label_leaves.all_cosines(copy, n_compact_words)
     order, ends = np.arange(n, dtype=np.int32), np.zeros(n_leaves, np.int64)
     label_leaves.halve_repeatedly(cosines, np.uint64(seed), order, ends)
@@ -148,9 +148,9 @@ def test_leaves_are_a_partition_and_exchanging_only_helps(n, n_words, seed, data
     assert total_length(dense[order], leaves) >= before - 1e-3
 
 
-def test_exchanging_mends_a_bad_start():
+def test_exchanging_repairs_a_bad_start():
     rows, dense = make_rows(64, 40, seed=1, density=0.1)
-    copy, n_compact_words = compacted(rows, 40, np.arange(64, dtype=np.int32))
+    copy, n_compact_words = compact_copy(rows, 40, np.arange(64, dtype=np.int32))
     cosines = label_leaves.all_cosines(copy, n_compact_words)
     order, ends = np.arange(64, dtype=np.int32), np.arange(8, 65, 8)
     leaves = np.repeat(np.arange(8), 8)

@@ -41,7 +41,7 @@ class TestSumWords:
             np.testing.assert_allclose(canvas[1 + text], weights @ rows[row_of_word[words]], rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("kind", ["bag", "mlp"])
-    def test_encoders_in_8_bits_are_near_to_what_was_learnt(self, kind):
+    def test_encoders_in_8_bits_are_close_to_float32(self, kind):
         rng = np.random.default_rng(0)
         words = rng.standard_normal((30, 6)).astype(np.float32)
         arrays = {"words": words, "idf": np.ones(30, np.float32)}
@@ -51,7 +51,7 @@ class TestSumWords:
         packed = arrays | QuantizedMatrix.of_floats(words).in_8_bits().to_arrays("words")
         texts = random_texts(rng, 20, 30)
         before, after = (runtime(part, 32).encode(texts) for part in (arrays, packed))
-        # Half a step of each of up to seven words, weighed together to length 1.
+        # Half a step of each of up to seven words, whose weights have length 1 together.
         np.testing.assert_allclose(after, before, atol=np.abs(words).max() / 254 * 7**0.5)
         assert not np.array_equal(after, before)
         del packed["words.scales"]
@@ -84,5 +84,5 @@ class TestWeighTexts:
             [length * tf_idf.transform(bag) for bag, tf_idf, length in zip(bags, weights, lengths, strict=True)]
         )
         np.testing.assert_allclose(found.toarray(), expected.toarray(), rtol=1e-5, atol=1e-6)
-        for text in range(n_texts):  # rising, each column once
+        for text in range(n_texts):  # sorted, each column once
             assert (np.diff(columns[1 + starts[text] : 1 + starts[text + 1]]) > 0).all()
