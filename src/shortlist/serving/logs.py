@@ -1,91 +1,85 @@
-"""Structured logs: one JSON object a line, on standard error, written by a thread so that nobody waits for a disk.
+"""JSON logs on standard error: one object per line, written by a thread so that no request waits for a disk or a pipe.
 
-Lines about requests say what was asked and how it went, never the texts unless the server was told to.
+Log lines never contain texts unless the server is told so.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
-import time
-from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
 
 import msgspec
 
-SECONDS_BETWEEN_WRITES = 0.2
-MOST_WAITING = 10_000
-MOST_OF_PATH = 100
+MAX_WAITING_LINES = 10_000
+LOGGERS = ("shortlist.serving", "uvicorn.error")
 
 
-class Log:
-    """Lines to write. If whoever reads them stops reading, new ones are dropped and counted; nothing stands still."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as JSON. `extra={"fields": {...}}` of a log call adds fields."""
 
-    def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        self._write = write or _to_standard_error
-        self._waiting: deque[dict[str, Any]] = deque()
-        self._dropped = 0
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="log", daemon=True)
-        self._thread.start()
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": datetime.fromtimestamp(record.created, UTC), "level": record.levelname.lower()}
+        line |= {"event": record.getMessage(), **getattr(record, "fields", {})}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
 
-    def event(self, event: str, level: str = "info", **facts: Any) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            self._dropped += 1
+
+class DroppingQueueHandler(QueueHandler):
+    """Queues records. If nobody reads the log and the queue is full, drops them; the next line says how many."""
+
+    queue: queue.SimpleQueue[logging.LogRecord]
+    dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        return record  # the listener runs in this process: no need to make the record picklable
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self.queue.qsize() >= MAX_WAITING_LINES:
+            self.dropped += 1
             return
-        self._waiting.append({"time": time.time(), "level": level, "event": event, **facts})
-
-    def request(self, method: str, path: str, status: int, ms: float, texts: int, content: list[str] | None) -> None:
-        level = "error" if status == 500 else "info"
-        facts: dict[str, Any] = {"method": method, "path": path[:MOST_OF_PATH], "status": status, "ms": round(ms, 2)}
-        if texts:
-            facts["n_texts"] = texts
-        if content:
-            facts["texts"] = content
-        self.event("request", level, **facts)
-
-    def close(self) -> None:
-        """Write what is left, within a second or so."""
-        self._closing.set()
-        self._thread.join(timeout=1.0)
-
-    def _work(self) -> None:
-        closing = False
-        while not closing:
-            closing = self._closing.wait(SECONDS_BETWEEN_WRITES)
-            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            if self._dropped:
-                dropped, self._dropped = self._dropped, 0
-                lines.append({"time": time.time(), "level": "warning", "event": "log lines dropped", "n": dropped})
-            if lines:
-                self._write(b"".join(map(_line, lines)))
+        if self.dropped:
+            record.fields = {**getattr(record, "fields", {}), "dropped": self.dropped}
+            self.dropped = 0
+        self.queue.put_nowait(record)
 
 
-def _to_standard_error(data: bytes) -> None:
-    """Past Python's buffers: a thread that waits in them for a reader that has stopped would spoil an orderly exit."""
-    with suppress(OSError):  # whoever read it has gone
-        while data:
-            data = data[os.write(2, data) :]
+class StderrHandler(logging.Handler):
+    """Writes to standard error without Python's buffers and locks: a thread stuck in them would block the exit."""
 
-
-def _line(facts: dict[str, Any]) -> bytes:
-    seconds = facts["time"]
-    day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return msgspec.json.encode({**facts, "time": f"{day}.{int(seconds % 1 * 1000):03d}Z"}) + b"\n"
-
-
-class LogHandler(logging.Handler):
-    """Brings what libraries log through Python's `logging` into the same lines."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
+    def createLock(self) -> None:
+        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        facts = {"from": record.name}
-        if record.exc_info:
-            facts["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._log.event(record.getMessage(), record.levelname.lower(), **facts)
+        data = self.format(record).encode() + b"\n"
+        with suppress(OSError):  # the reader is gone
+            while data:
+                data = data[os.write(2, data) :]
+
+
+@contextmanager
+def json_logs() -> Iterator[None]:
+    """Write the logs of the server and of uvicorn to standard error."""
+    records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    handler, stderr = DroppingQueueHandler(records), StderrHandler()
+    stderr.setFormatter(JsonFormatter())
+    listener = QueueListener(records, stderr)
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).propagate = False
+    listener.start()
+    try:
+        yield
+    finally:
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(handler)
+            logging.getLogger(name).propagate = True
+        stop = threading.Thread(target=listener.stop, daemon=True)  # never returns if nobody reads the log
+        stop.start()
+        stop.join(timeout=1.0)
