@@ -24,18 +24,11 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     k: Annotated[float, Meta(ge=1, le=MAX_K, multiple_of=1, description="Maximum number of labels per text.")] = 5
     min_score: Annotated[float, Meta(ge=0, le=1, description="Labels with a lower score are omitted.")] = 0.0
     explain: Annotated[bool, Meta(description="Return how much each word changed the score of each label.")] = False
-    search_effort: (
-        Annotated[
-            float,
-            Meta(
-                gt=0,
-                le=MAX_SEARCH_EFFORT,
-                description="How much of the candidate index to search, as a factor: 2 is slower and slightly more "
-                "accurate. Null, the default, uses the server's own setting.",
-            ),
-        ]
-        | None
-    ) = None
+    search_effort: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_SEARCH_EFFORT)] | None,
+        Meta(description="How much of the candidate index to search, as a factor: 2 is slower and slightly more "
+             "accurate. Null uses the server's setting."),
+    ] = None  # fmt: skip
 
 
 class Word(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 from shortlist.model import Model, Prediction, load
 from shortlist.model.folder import CONFIG
 from shortlist.serving.limits import EXPLAIN_WEIGHT
+from shortlist.serving.problems import busy
 
 WARM_UP_TEXTS = 8
 WATCH_SECONDS = 1.0
@@ -65,6 +67,13 @@ class ServedModel:
         self._reload = asyncio.Event()
         self._stamp: Stamp = ()
 
+    @property
+    def model(self) -> Model:
+        """The current model; raises while there is none."""
+        if self.current is None:
+            raise busy("The model is still being loaded. Retry soon; /readyz says when it is ready.")
+        return self.current
+
     async def load(self) -> None:
         """Load and warm up the model in the folder, then use it: one assignment, no request waits."""
         self._stamp = folder_stamp(self.folder)  # also of a damaged model: loading the same files would fail again
@@ -77,11 +86,12 @@ class ServedModel:
         self.on_load(None)
 
     def request_reload(self) -> None:
-        """Make `follow` load the folder again."""
+        """Make `load_and_follow` load the folder again."""
         self._reload.set()
 
-    async def follow(self, watch: bool) -> None:
-        """Reload on request and, with `watch`, when the files have changed and then stayed the same for a second."""
+    async def load_and_follow(self, watch: bool) -> None:
+        """Load; then reload on request and, with `watch`, when files have changed and stayed the same for a second."""
+        await self.load()
         stamp = self._stamp
         while True:
             try:
@@ -103,6 +113,10 @@ class ServedModel:
         texts = [model.display_names.get(label, label) for label in model.label_names[:WARM_UP_TEXTS]]
         for explain in (False, True):  # with the threads and the effort of this server
             PredictCall(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
+        # Everything loaded so far lives as long as the server: the garbage collector need not look at it again.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
         return model, msgspec.json.encode(model.card)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import uvicorn
 
 from shortlist.errors import OptionError
 from shortlist.serving.app import App
-from shortlist.serving.logs import json_logs
+from shortlist.serving.logs import LogHandler
 from shortlist.serving.protocol import LimitedProtocol
 
 DRAIN_SECONDS = 30
@@ -25,8 +25,15 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 def run(app: App, host: str, port: int, drain_delay: float = 0.0) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP reloads the model."""
-    with listen(host, port) as listening, json_logs():
-        Server(app, drain_delay).run(sockets=[listening])
+    handler, logger = LogHandler(app.log), logging.getLogger("uvicorn.error")
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        with listen(host, port) as listening:
+            Server(app, drain_delay).run(sockets=[listening])
+    finally:
+        logger.removeHandler(handler)
+        app.log.close()
 
 
 class Server(uvicorn.Server):
@@ -59,11 +66,11 @@ class Server(uvicorn.Server):
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         async with self.app:
             self.app.model_task.add_done_callback(self._stop)  # it ends only if the first model cannot be loaded
-            self._log("listening", url=url, folder=str(self.app.served.folder))
+            self.app.log.event("listening", url=url, folder=str(self.app.served.folder))
             if host not in LOOPBACK and self.app.token is None:
-                self.app.log.warning("no token is set: anyone who can reach this address can use the server")
+                self.app.log.event("no token is set: anyone who can reach this address can use the server", "warning")
             await super().serve(sockets)
-            self._log("stopped")
+            self.app.log.event("stopped")
 
     async def on_tick(self, counter: int) -> bool:
         for connection in list(self.server_state.connections):
@@ -94,14 +101,11 @@ class Server(uvicorn.Server):
             self._stop()
             return
         self.app.draining = True
-        self._log("stopping", open_requests=self.app.admission.requests)
+        self.app.log.event("stopping", open_requests=self.app.admission.requests)
         asyncio.get_running_loop().call_later(self.drain_delay, self._stop)
 
     def _stop(self, *_: object) -> None:
         self.should_exit = True
-
-    def _log(self, event: str, **fields: Any) -> None:
-        self.app.log.info(event, extra={"fields": fields})
 
 
 def listen(host: str, port: int) -> socket.socket:
