@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +20,9 @@ from shortlist.data.rows import Row, RowSource
 from shortlist.data.texts import Texts
 from shortlist.model import Model
 from shortlist.progress import Progress
+
+if TYPE_CHECKING:
+    from shortlist.batch.output import ResumableOutput
 
 CHUNK_ROWS = 8192
 MAX_PROBLEMS_SHOWN = 10
@@ -75,14 +78,6 @@ class RowCounts:
         self.bad += sum(one.row.problem is not None for one in predicted)
 
 
-class Output(Protocol):
-    """Where predictions go; `written` counts the rows that are already there."""
-
-    written: RowCounts
-
-    def write(self, predicted: list[PredictedRow]) -> None: ...
-
-
 class StreamOutput:
     """Writes predictions to an open stream: a pipe or a terminal."""
 
@@ -96,7 +91,7 @@ class StreamOutput:
         self.written.add(predicted)
 
 
-def predict_rows(model: Model, source: Source, output: Output, options: PredictOptions) -> None:
+def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableOutput, options: PredictOptions) -> None:
     """Predict the rows that `output` does not have yet, and report bad ones on standard error."""
     unit = "rows" if source.unit == "row" else "B"
     with Progress(f"predicting {Path(source.name).name}", source.total, unit, show=source.is_file) as progress:

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from shortlist.model import Prediction
 
@@ -39,13 +39,7 @@ class Job:
         self.results: list[list[Prediction]] = []
 
 
-class Part(NamedTuple):
-    """The texts of a job that go into one batch."""
-
-    job: Job
-    texts: list[str]
-
-
+Part = tuple[Job, list[str]]  # the texts of a job that go into one batch
 Outcome = tuple[Job, list[list[Prediction]] | Exception]
 
 
@@ -92,12 +86,12 @@ class Batcher:
             texts = job.texts[job.n_sent : job.n_sent + max(room // job.predict.weight, 1)]
             job.n_sent += len(texts)
             room -= len(texts) * job.predict.weight
-            batch.append(Part(job, texts))
+            batch.append((job, texts))
             if job.n_sent < len(job.texts):
                 self._waiting.append(job)
         self._busy = bool(batch)
         if batch:
-            self._on_batch(sum(len(part.texts) for part in batch))
+            self._on_batch(sum(len(texts) for _, texts in batch))
             self._batches.put(batch)
 
     def _work(self) -> None:
@@ -124,18 +118,18 @@ def _group(batch: list[Part]) -> list[list[Part]]:
     if len(batch) == 1:
         return [batch]
     groups: dict[Predict, list[Part]] = {}
-    for part in batch:
-        groups.setdefault(part.job.predict, []).append(part)
+    for job, texts in batch:
+        groups.setdefault(job.predict, []).append((job, texts))
     return list(groups.values())
 
 
 def _predict(parts: list[Part]) -> list[Outcome]:
     """Predict parts in one call. If it fails, predict each alone, so that one bad text fails one request."""
     try:
-        rows = parts[0].job.predict([text for part in parts for text in part.texts])
+        rows = parts[0][0].predict([text for _, texts in parts for text in texts])
     except Exception as error:  # noqa: BLE001 - raised in the request
         if len(parts) == 1:
-            return [(parts[0].job, error)]
+            return [(parts[0][0], error)]
         return [outcome for part in parts for outcome in _predict([part])]
     remaining = iter(rows)
-    return [(part.job, list(islice(remaining, len(part.texts)))) for part in parts]
+    return [(job, list(islice(remaining, len(texts)))) for job, texts in parts]

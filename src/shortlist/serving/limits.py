@@ -61,21 +61,19 @@ class Limits:
         most = self.max_explained_texts if explain else self.max_texts
         if len(texts) > most:
             limit = f"{most:,} with explanations" if explain else f"{most:,}"
-            raise HTTPException(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"The request has {len(texts):,} texts; the limit is {limit}. Split them into several requests.",
-            )
+            detail = f"The request has {len(texts):,} texts; the limit is {limit}. Split them into several requests."
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         for i, text in enumerate(texts):
             # A text of 2n - 1 characters has at most n words: most texts need no counting.
             if len(text) < 2 * self.max_words:
                 continue
             n_words = len(text.split())
             if n_words > self.max_words or len(text) > self.max_characters:
-                raise HTTPException(
-                    HTTPStatus.UNPROCESSABLE_ENTITY,
-                    f"Text {i} has {n_words:,} words and {len(text):,} characters; the limits are "
-                    f"{self.max_words:,} words and {self.max_characters:,} characters. Shorten it.",
+                limit = f"{self.max_words:,} words and {self.max_characters:,} characters"
+                detail = (
+                    f"Text {i} has {n_words:,} words and {len(text):,} characters; the limits are {limit}. Shorten it."
                 )
+                raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
 
 class Admission:

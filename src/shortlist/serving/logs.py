@@ -22,10 +22,14 @@ SECONDS_BETWEEN_WRITES = 0.2
 MAX_WAITING_LINES = 10_000
 
 
-class Log:
-    """Collects lines and writes them every 0.2 seconds. If nobody reads them, new lines are dropped and counted."""
+class Log(logging.Handler):
+    """Collects lines and writes them every 0.2 seconds. If nobody reads them, new lines are dropped and counted.
+
+    As a handler, it also takes the warnings of uvicorn's logger.
+    """
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
+        super().__init__(logging.WARNING)
         self._write = write or write_to_stderr
         self._lines: deque[dict[str, Any]] = deque()
         self._dropped = 0
@@ -39,8 +43,13 @@ class Log:
         else:
             self._dropped += 1
 
+    def emit(self, record: logging.LogRecord) -> None:
+        more = {"traceback": logging.Formatter().formatException(record.exc_info)} if record.exc_info else {}
+        self.event(record.getMessage(), record.levelname.lower(), logger=record.name, **more)
+
     def close(self) -> None:
         """Write the remaining lines, unless that takes more than a second."""
+        super().close()
         self._closing.set()
         self._thread.join(timeout=1.0)
 
@@ -56,20 +65,6 @@ class Log:
                 line["time"] = datetime.fromtimestamp(line["time"], UTC)
             if lines:
                 self._write(msgspec.json.Encoder().encode_lines(lines))
-
-
-class LogHandler(logging.Handler):
-    """Sends the records of a library's logger to the log."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields = {"logger": record.name}
-        if record.exc_info:
-            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._log.event(record.getMessage(), record.levelname.lower(), **fields)
 
 
 def write_to_stderr(data: bytes) -> None:

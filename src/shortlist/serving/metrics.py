@@ -25,15 +25,13 @@ class Metrics:
 
     def __init__(self) -> None:
         disable_created_metrics()  # they double the output
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        r = self.registry
+        self._registry = r = CollectorRegistry()
+        ProcessCollector(registry=r)
         self._requests = Counter("shortlist_requests", "Requests answered.", ["path", "status"], registry=r)
         self._request_counters: dict[tuple[str, int], Counter] = {}
-        self.seconds = Histogram("shortlist_predict_seconds", "Duration of predict requests.", [], buckets=SECONDS,
-                                 registry=r)  # fmt: skip
+        self.seconds = Histogram("shortlist_predict_seconds", "Predict request times.", buckets=SECONDS, registry=r)
         self.texts = Counter("shortlist_texts", "Texts predicted.", registry=r)
-        self.batch_texts = Histogram("shortlist_batch_texts", "Texts per batch.", [], buckets=BATCH_SIZES, registry=r)
+        self.batch_texts = Histogram("shortlist_batch_texts", "Texts per batch.", buckets=BATCH_SIZES, registry=r)
         self.reloads = Counter("shortlist_model_reloads", "Attempts to load a model.", ["outcome"], registry=r)
         for outcome in ("success", "failure"):
             self.reloads.labels(outcome)
@@ -43,7 +41,7 @@ class Metrics:
 
     def gauge(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is computed when it is read."""
-        Gauge(name, meaning, registry=self.registry).set_function(value)
+        Gauge(name, meaning, registry=self._registry).set_function(value)
 
     def count_request(self, path: str, status: int) -> None:
         counter = self._request_counters.get((path, status))
@@ -58,4 +56,4 @@ class Metrics:
         self._loaded.set(timestamp)
 
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        return generate_latest(self._registry)

@@ -60,7 +60,7 @@ def needs_token(path: str) -> bool:
 
 def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
     """The OpenAPI document."""
-    types = [PredictRequest, *{o.response for o in OPERATIONS if o.response}, ProblemDocument]
+    types = [PredictRequest, *dict.fromkeys(o.response for o in OPERATIONS if o.response), ProblemDocument]
     refs, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     ref_of = dict(zip(types, refs, strict=True))
     fields = schemas["PredictRequest"]["properties"]
@@ -69,26 +69,22 @@ def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
     fields["text"]["maxLength"] = fields["texts"]["items"]["maxLength"] = limits.max_characters
     fields["texts"]["maxItems"] = limits.max_texts
     fields["k"] |= {"type": "integer", "multipleOf": 1}
+    problem = {PROBLEM_TYPE: {"schema": ref_of[ProblemDocument]}}
     paths: dict[str, Any] = {}
     for o in OPERATIONS:
-        denied = (401,) if with_token and needs_token(o.path) else ()
         content = {METRICS_TYPE: {"schema": {"type": "string"}}}
         if o.response:
             content = {"application/json": {"schema": ref_of[o.response]}}
-        problem = {PROBLEM_TYPE: {"schema": ref_of[ProblemDocument]}}
-        answers = {str(status): {"description": PROBLEMS[status], "content": problem} for status in o.problems + denied}
-        described: dict[str, Any] = {
-            "operationId": o.name,
-            "summary": o.summary,
-            "responses": {"200": {"description": o.returns, "content": content}, **answers},
-        }
-        if denied:
+        responses = {"200": {"description": o.returns, "content": content}}
+        described: dict[str, Any] = {"operationId": o.name, "summary": o.summary, "responses": responses}
+        problems = o.problems
+        if with_token and needs_token(o.path):
             described["security"] = [{"token": []}]
+            problems += (401,)
+        responses |= {str(status): {"description": PROBLEMS[status], "content": problem} for status in problems}
         paths[o.path] = {o.method.lower(): described}
-    paths[PREDICT]["post"]["requestBody"] = {
-        "required": True,
-        "content": {"application/json": {"schema": ref_of[PredictRequest]}},
-    }
+    body = {"application/json": {"schema": ref_of[PredictRequest]}}
+    paths[PREDICT]["post"]["requestBody"] = {"required": True, "content": body}
     paths[PREDICT]["post"]["description"] = (
         f"Up to {limits.max_texts:,} texts ({limits.max_explained_texts:,} with explanations) of up to "
         f"{limits.max_words:,} words each; a body of up to {limits.max_body:,} bytes."
@@ -110,11 +106,7 @@ def docs_page(description: dict[str, Any]) -> str:
 
 
 def type_name(schema: dict[str, Any]) -> str:
-    """A JSON schema in a few words.
-
-    >>> type_name({"type": "array", "items": {"$ref": "#/components/schemas/Word"}})
-    'list of Word'
-    """
+    """A JSON schema in a few words, such as "list of Word" or "integer (1 to 100)"."""
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
     if "anyOf" in schema:

@@ -41,14 +41,8 @@ class PredictCall(msgspec.Struct, frozen=True):
         return EXPLAIN_WEIGHT if self.explain else 1
 
     def __call__(self, texts: list[str]) -> list[list[Prediction]]:
-        return self.model.predict(
-            texts,
-            self.k,
-            self.threads,
-            min_score=self.min_score,
-            explain=self.explain,
-            search_effort=self.search_effort,
-        )
+        return self.model.predict(texts, self.k, self.threads, min_score=self.min_score, explain=self.explain,
+                                  search_effort=self.search_effort)  # fmt: skip
 
 
 class ServedModel:

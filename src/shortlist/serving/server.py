@@ -8,13 +8,12 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import uvicorn
 
 from shortlist.errors import OptionError
 from shortlist.serving.app import App
-from shortlist.serving.logs import LogHandler
 from shortlist.serving.protocol import LimitedProtocol
 
 DRAIN_SECONDS = 30
@@ -25,15 +24,10 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 def run(app: App, host: str, port: int, drain_delay: float = 0.0) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP reloads the model."""
-    handler, logger = LogHandler(app.log), logging.getLogger("uvicorn.error")
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        with listen(host, port) as listening:
-            Server(app, drain_delay).run(sockets=[listening])
-    finally:
-        logger.removeHandler(handler)
-        app.log.close()
+    logging.getLogger("uvicorn.error").addHandler(app.log)
+    logging.getLogger("uvicorn.error").propagate = False
+    with closing(app.log), listen(host, port) as listening:
+        Server(app, drain_delay).run(sockets=[listening])
 
 
 class Server(uvicorn.Server):
@@ -123,10 +117,10 @@ def listen(host: str, port: int) -> socket.socket:
 def raise_open_files() -> int:
     """Raise this process's limit of open files as far as the system allows, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft, hard = (MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard))
-    wanted = min(hard, MAX_OPEN_FILES)
-    if soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-            return wanted
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
     return soft
