@@ -345,16 +345,8 @@ class TestUrl:
 class TestCard:
     def test_all_fields(self, page):
         card = page.locator("#card")
-        for expected in (
-            "InceptionXML+",
-            "46,881",
-            "18,052",
-            "46.3 MB",
-            "Nov 15, 2026",
-            "83.41",
-            "98,765",
-            "12 of 800",
-        ):
+        facts = ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765", "12 of 800")
+        for text in facts:
             expect(card).to_contain_text(text)
         expect(card.get_by_role("img")).to_have_attribute("aria-label", re.compile("score 50%, right 53%"))
         expect(card.get_by_text("Reranked")).to_be_hidden()

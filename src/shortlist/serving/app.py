@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
@@ -27,7 +26,7 @@ from shortlist.serving.logs import Log
 from shortlist.serving.metrics import Metrics
 from shortlist.serving.openapi import METRICS, METRICS_TYPE, OPERATIONS, PREDICT, describe, docs_page, needs_token
 from shortlist.serving.predict import JSON_TYPE, TEXTS, PredictEndpoint
-from shortlist.serving.problems import busy, handle_bug, handle_http_exception, problem_response
+from shortlist.serving.problems import BUG, busy, problem_response
 from shortlist.serving.served_model import ServedModel
 
 PAGE = Path(__file__).parent / "page"
@@ -78,12 +77,8 @@ class App:
         self._openapi, self._docs = msgspec.json.encode(description), docs_page(description)
         routes = [Route(o.path, getattr(self, o.name), methods=[o.method]) for o in OPERATIONS]
         routes += [Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
-        handlers: dict[Any, Any] = {
-            HTTPException: handle_http_exception, ClientDisconnect: handle_disconnect, Exception: handle_bug
-        }  # fmt: skip
-        self._starlette = Starlette(routes=routes, exception_handlers=handlers)
-        self._starlette.router.redirect_slashes = False
-        self._starlette.router.default = StaticFiles(directory=PAGE, html=True)
+        # Not the Starlette class: its two layers of middleware catch errors, which `__call__` does anyway.
+        self._router = Router(routes, redirect_slashes=False, default=StaticFiles(directory=PAGE, html=True))
         self._api_paths = {route.path for route in routes}
         self._known_paths = {"/", *self._api_paths, *(f"/{file.name}" for file in PAGE.iterdir())}
         gauge = self.metrics.gauge
@@ -121,21 +116,27 @@ class App:
                 message["headers"] = [*message["headers"], *more_headers]
             await send(message)
 
+        scope["app"] = self  # makes Starlette raise errors instead of answering in plain text
         try:
-            if self.token is None or not needs_token(path) or self._has_token(scope):
-                await self._starlette(scope, receive, send_with_headers)
-            else:
-                detail = "This server requires a token. Send it as a header: Authorization: Bearer TOKEN."
-                realm = {"www-authenticate": 'Bearer realm="shortlist"'}
-                await problem_response(HTTPStatus.UNAUTHORIZED, detail, realm)(scope, receive, send_with_headers)
-        except Exception:  # noqa: BLE001 - the client has its response; a bug must not stop the server
+            if self.token is not None and needs_token(path):
+                self._check_token(scope)
+            await self._router(scope, receive, send_with_headers)
+        except HTTPException as error:
+            await problem_response(error, path)(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            pass
+        except Exception:  # noqa: BLE001 - a bug must not stop the server
             self.log.event("request failed: this is a bug", "error", traceback=traceback.format_exc())
+            if status == CLIENT_CLOSED:
+                await problem_response(BUG, path)(scope, receive, send_with_headers)
         finally:
             self._record(scope, path, status, time.perf_counter() - start)
 
-    def _has_token(self, scope: Scope) -> bool:
+    def _check_token(self, scope: Scope) -> None:
         scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self.token or b"")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token or b""):
+            detail = "This server requires a token. Send it as a header: Authorization: Bearer TOKEN."
+            raise HTTPException(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": 'Bearer realm="shortlist"'})
 
     def _record(self, scope: Scope, path: str, status: int, seconds: float) -> None:
         """Count and log a request."""
@@ -185,7 +186,3 @@ class App:
         elif model is not None:
             self.metrics.model_loaded(model.recipe, model.n_labels, self.served.loaded_at)
             self.log.event("model loaded", folder=str(self.served.folder), model=model.title)
-
-
-async def handle_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_CLOSED)  # goes nowhere; metrics and the log see the status

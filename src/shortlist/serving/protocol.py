@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from http import HTTPStatus
 
+from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from shortlist.serving.app import SECURITY_HEADERS
-from shortlist.serving.problems import RETRY_AFTER, problem_response
+from shortlist.serving.problems import busy, problem_response
 
 MAX_HEADER_BYTES = 1 << 16
-CLOSE = {"connection": "close"}
-TOO_MANY_CONNECTIONS = problem_response(
-    HTTPStatus.SERVICE_UNAVAILABLE, "The server's limit of connections is reached. Retry in a second.",
-    {**RETRY_AFTER, **CLOSE},
-)  # fmt: skip
+TOO_MANY_CONNECTIONS = problem_response(busy("The server's limit of connections is reached. Retry in a second."))
+TOO_MANY_CONNECTIONS.headers["connection"] = "close"
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -86,7 +84,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            response = problem_response(status, detail, CLOSE)
+            response = problem_response(HTTPException(status, detail, {"connection": "close"}))
             headers = [b"%b: %b\r\n" % pair for pair in (*response.raw_headers, *SECURITY_HEADERS)]
             self.transport.write(b"".join([STATUS_LINE[status], *headers, b"\r\n", response.body]))
         self.transport.close()
