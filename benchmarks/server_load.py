@@ -28,7 +28,7 @@ from shortlist.tables import plain
 
 TARGET = 1500
 START_SECONDS = 300
-ROUNDS = 6
+ROUNDS = 8
 
 
 def main() -> None:

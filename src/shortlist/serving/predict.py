@@ -1,18 +1,16 @@
 """`POST /v1/predict`: from the bytes of a request to the bytes of its response.
 
-An ASGI endpoint rather than a function from Request to Response: it counts as in flight until its response is sent, and
-it costs 20 µs less per request.
+An ASGI endpoint rather than a function from Request to Response: a request counts as in flight until its response is
+sent, and it costs 20 µs less.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import ShortlistError
@@ -22,7 +20,7 @@ from shortlist.serving.messages import decode_request, encode_response
 from shortlist.serving.served_model import PredictCall, ServedModel
 
 JSON_TYPE = "application/json"
-STREAMED_BYTES = 1 << 16
+PIECE_BYTES = 1 << 16
 TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the log
 
 
@@ -53,19 +51,16 @@ class PredictEndpoint:
                 except ShortlistError as error:
                     raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
             took_ms = round(1000 * (time.perf_counter() - start), 3)
-            await json_response(encode_response(predictions, request.explain, took_ms))(scope, receive, send)
+            await send_json(send, encode_response(predictions, request.explain, took_ms))
 
 
-def json_response(body: bytes) -> Response:
-    """A large response is sent only as fast as the client reads it, so that it does not pile up in a send buffer."""
-    if len(body) <= STREAMED_BYTES:
-        return Response(body, media_type=JSON_TYPE)
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, len(body), STREAMED_BYTES):
-            yield body[start : start + STREAMED_BYTES]
-
-    return StreamingResponse(pieces(), headers={"content-length": str(len(body))}, media_type=JSON_TYPE)
+async def send_json(send: Send, body: bytes) -> None:
+    """Send a response in pieces, as fast as the client reads it, so that it does not pile up in a send buffer."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for start in range(0, len(body), PIECE_BYTES):
+        end = start + PIECE_BYTES
+        await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
 
 
 def check_content_type(headers: dict[bytes, bytes]) -> None:
