@@ -3,9 +3,9 @@
     python benchmarks/server_load.py MODEL --texts texts.txt [--connections 16] [--seconds 10]
 
 The server runs on one core, the load generator on another. Each connection sends its next request when it has the
-response to the last one. Then ten times as many connections: every request must be answered or refused, and the server's
-memory must not grow. The ratio is against 1,500 requests per second, or, with --baseline FOLDER, against the server of
-another checkout, measured in alternating rounds of the same run.
+response to the last one. Then ten times as many connections: every request must be answered or refused, and the
+server's memory must not grow. The ratio is against 1,500 requests per second or, with --baseline FOLDER, against the
+server of another checkout, measured in alternating rounds of the same run.
 """
 
 from __future__ import annotations

@@ -156,8 +156,7 @@ class App:
                        ms=round(1000 * seconds, 2), **more)  # fmt: skip
 
     async def model(self, request: Request) -> Response:
-        assert self.served.model
-        return Response(self.served.card, media_type=JSON_TYPE)
+        return Response(msgspec.json.encode(self.served.model.card), media_type=JSON_TYPE)
 
     async def health(self, request: Request) -> Response:
         return Response(b'{"status":"ok"}', media_type=JSON_TYPE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -56,7 +55,6 @@ class ServedModel:
     ) -> None:
         self.folder, self.threads, self.search_effort, self.on_load = Path(folder), threads, search_effort, on_load
         self.current: Model | None = None
-        self.card = b"{}"
         self.loaded_at = 0.0
         self._reload = asyncio.Event()
         self._stamp: Stamp = ()
@@ -72,11 +70,11 @@ class ServedModel:
         """Load and warm up the model in the folder, then use it: one assignment, no request waits."""
         self._stamp = folder_stamp(self.folder)  # also of a damaged model: loading the same files would fail again
         try:
-            model, card = await in_daemon_thread(self._load_and_warm_up)
+            model = await in_daemon_thread(self._load_and_warm_up)
         except Exception as error:
             self.on_load(error)
             raise
-        self.current, self.card, self.loaded_at = model, card, time.time()
+        self.current, self.loaded_at = model, time.time()
         self.on_load(None)
 
     def request_reload(self) -> None:
@@ -101,17 +99,13 @@ class ServedModel:
             except Exception:  # noqa: BLE001 - `load` has reported it; the old model stays
                 continue
 
-    def _load_and_warm_up(self) -> tuple[Model, bytes]:
+    def _load_and_warm_up(self) -> Model:
         model = load(self.folder)
         model.warm_up()
         texts = [model.display_names.get(label, label) for label in model.label_names[:WARM_UP_TEXTS]]
         for explain in (False, True):  # with the threads and the effort of this server
             PredictCall(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
-        # Everything loaded so far lives as long as the server: the garbage collector need not look at it again.
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-        return model, msgspec.json.encode(model.card)
+        return model
 
 
 def folder_stamp(folder: Path) -> Stamp:
