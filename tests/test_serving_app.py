@@ -224,16 +224,21 @@ def test_a_bug_is_a_500_without_details_and_is_logged(make_server):
 def test_too_many_requests_and_texts(make_server):
     server = make_server(limits=Limits(max_concurrent=3, max_per_client=2, max_texts=2)).ready()
     admission = server.app.admission
-    with admission.admit_request("127.0.0.1"), admission.admit_request("127.0.0.1"):
-        answer = server.predict(text="red")
-        assert "your address" in problem_of(answer, 429) and answer.headers["retry-after"] == "1"
-        with admission.admit_request("elsewhere"):
-            answer = server.predict(text="red")
-            assert "3 requests are in flight" in problem_of(answer, 503) and answer.headers["retry-after"] == "1"
-        assert server.get("/healthz").status_code == 200
-    with admission.admit_texts(3):
-        assert server.predict(text="red").status_code == 200
-        assert "texts are waiting" in problem_of(server.predict(texts=["red", "blue"]), 503)
+    for _ in range(2):
+        admission.add_request("127.0.0.1")
+    answer = server.predict(text="red")
+    assert "your address" in problem_of(answer, 429) and answer.headers["retry-after"] == "1"
+    admission.add_request("elsewhere")
+    answer = server.predict(text="red")
+    assert "3 requests are in flight" in problem_of(answer, 503) and answer.headers["retry-after"] == "1"
+    assert server.get("/healthz").status_code == 200
+    for client in ("127.0.0.1", "127.0.0.1", "elsewhere"):
+        admission.release(client, 0)
+    admission.add_request("elsewhere")
+    admission.add_texts(3)
+    assert server.predict(text="red").status_code == 200
+    assert "texts are waiting" in problem_of(server.predict(texts=["red", "blue"]), 503)
+    admission.release("elsewhere", 3)
     assert server.predict(texts=["red", "blue"]).status_code == 200
     assert (admission.requests, admission.texts) == (0, 0)
 

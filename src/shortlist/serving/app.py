@@ -9,7 +9,6 @@ import traceback
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -140,20 +139,21 @@ class App:
 
     def _record(self, scope: Scope, path: str, status: int, seconds: float) -> None:
         """Count and log a request."""
-        texts = scope.get(TEXTS, [])
+        texts = scope.get(TEXTS, ())
         self.metrics.count_request(path if path in self._known_paths else "other", status)
         if path == PREDICT:
             self.metrics.seconds.observe(seconds)
-            if status == HTTPStatus.OK:
+            if status == 200:
                 self.metrics.texts.inc(len(texts))
-        if status == HTTPStatus.OK and path in PROBES:
+        if status == 200 and path in PROBES:
             return  # frequent, and of no interest
-        more: dict[str, Any] = {"n_texts": len(texts)} if texts else {}
-        if texts and self._log_texts:
-            more["texts"] = texts
-        level = "error" if status == HTTPStatus.INTERNAL_SERVER_ERROR else "info"
-        self.log.event("request", level, method=scope["method"], path=path[:MAX_LOGGED_PATH], status=status,
-                       ms=round(1000 * seconds, 2), **more)  # fmt: skip
+        fields = {"method": scope["method"], "path": path[:MAX_LOGGED_PATH], "status": status}
+        fields["ms"] = round(1000 * seconds, 2)
+        if texts:
+            fields["n_texts"] = len(texts)
+            if self._log_texts:
+                fields["texts"] = texts
+        self.log.event("request", "error" if status == 500 else "info", **fields)
 
     async def model(self, request: Request) -> Response:
         return Response(msgspec.json.encode(self.served.model.card), media_type=JSON_TYPE)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 
@@ -82,39 +79,35 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.requests = self.texts = 0
-        self._per_client: Counter[str] = Counter()
+        self._per_client: dict[str, int] = {}
 
-    @contextmanager
-    def admit_request(self, client: str) -> Iterator[None]:
-        """Count a request from before its body is read until its response is sent."""
+    def add_request(self, client: str) -> None:
+        """Admit a request, before its body is read."""
+        from_client = self._per_client.get(client, 0)
         if self.requests >= self.limits.max_concurrent:
             raise busy(f"{self.requests:,} requests are in flight, the server's limit. Retry in a second.")
-        if self._per_client[client] >= self.limits.max_per_client:
+        if from_client >= self.limits.max_per_client:
             raise busy(
-                f"{self.limits.max_per_client:,} requests from your address are in flight, the limit per client. Wait "
-                "for responses before you send more, or put several texts into one request.",
+                f"{from_client:,} requests from your address are in flight, the limit per client. Wait for responses "
+                "before you send more, or put several texts into one request.",
                 HTTPStatus.TOO_MANY_REQUESTS,
             )
         self.requests += 1
-        self._per_client[client] += 1
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            self._per_client[client] -= 1
-            if not self._per_client[client]:
-                del self._per_client[client]
+        self._per_client[client] = from_client + 1
 
-    @contextmanager
-    def admit_texts(self, number: int) -> Iterator[None]:
-        """Count the texts of a request until they are predicted."""
+    def add_texts(self, number: int) -> None:
+        """Admit the texts of a request."""
         if self.texts + number > self.limits.max_texts_in_flight:
             raise busy(
                 f"{self.texts:,} texts are waiting; {number:,} more would exceed the server's limit. Retry in a second "
                 "or send fewer texts per request."
             )
         self.texts += number
-        try:
-            yield
-        finally:
-            self.texts -= number
+
+    def release(self, client: str, n_texts: int) -> None:
+        """Call this when the response of a request has been sent."""
+        self.requests -= 1
+        self.texts -= n_texts
+        self._per_client[client] -= 1
+        if not self._per_client[client]:
+            del self._per_client[client]

@@ -36,22 +36,26 @@ class PredictEndpoint:
         start = time.perf_counter()
         headers = dict(scope["headers"])
         check_content_type(headers)
-        client = scope.get("client")
-        with self.admission.admit_request(client[0] if client else ""):
+        client = scope["client"][0] if scope.get("client") else ""
+        self.admission.add_request(client)
+        n_texts = 0
+        try:
             texts, request = decode_request(await read_body(headers, receive, self.limits.max_body))
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
             call = PredictCall(
                 self.served.model, self.served.threads, int(request.k), request.min_score, request.explain, effort
             )
             self.limits.check_texts(texts, request.explain)
-            with self.admission.admit_texts(len(texts) * call.weight):
-                scope[TEXTS] = texts
-                try:
-                    predictions = await self.batcher.predict(texts, call)
-                except ShortlistError as error:
-                    raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+            self.admission.add_texts(len(texts) * call.weight)
+            n_texts = len(texts) * call.weight
+            scope[TEXTS] = texts
+            predictions = await self.batcher.predict(texts, call)
             took_ms = round(1000 * (time.perf_counter() - start), 3)
             await send_json(send, encode_response(predictions, request.explain, took_ms))
+        except ShortlistError as error:
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+        finally:
+            self.admission.release(client, n_texts)
 
 
 async def send_json(send: Send, body: bytes) -> None:
