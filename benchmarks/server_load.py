@@ -1,10 +1,11 @@
-"""The server under load: requests a second with one text each, their times, and what happens at ten times as many.
+"""The server under load: requests per second with one text each, latency, and behaviour at ten times the load.
 
     python benchmarks/server_load.py MODEL --texts texts.txt [--connections 16] [--seconds 10]
 
-The server has one core, the load comes from a process on another. Every connection sends its next request when it has
-the answer to the last one. Then ten times as many connections: every request must be answered or refused, and the
-server's memory must stay where it was. The ratio is against 1,500 requests a second.
+The server runs on one core, the load generator on another. Each connection sends its next request when it has the
+response to the last one. Then ten times as many connections: every request must be answered or refused, and the
+server's memory must not grow. The ratio is against 1,500 requests per second or, with --baseline FOLDER, against the
+server of another checkout, measured in alternating rounds of the same run.
 """
 
 from __future__ import annotations
@@ -25,32 +26,37 @@ import numpy as np
 
 from shortlist.tables import plain
 
-WANTED = 1500
-SECONDS_TO_START = 300
+TARGET = 1500
+START_SECONDS = 300
+ROUNDS = 8
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--texts", type=Path, required=True, help="one text a line")
+    parser.add_argument("--texts", type=Path, required=True, help="one text per line")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--load-on", help=argparse.SUPPRESS)  # the port, for the process that makes the load
-    chosen = parser.parse_args()
-    if chosen.load_on:
-        print(json.dumps(make_load(int(chosen.load_on), chosen.texts, chosen.connections, chosen.seconds)))
+    parser.add_argument("--baseline", type=Path, help="another checkout, to compare with its server")
+    parser.add_argument("--load-on", help=argparse.SUPPRESS)  # the port, for the load generator
+    options = parser.parse_args()
+    if options.load_on:
+        print(json.dumps(make_load(int(options.load_on), options.texts, options.connections, options.seconds)))
         return
     cores = sorted(os.sched_getaffinity(0))
-    server, port = start_server(chosen.model, cores[0])
+    if options.baseline:
+        compare(options, cores)
+        return
+    server, port = start_server(options.model, cores[0])
     try:
-        measure = [sys.executable, __file__, str(chosen.model), "--texts", str(chosen.texts), "--load-on", str(port)]
-        load_on_core(measure, cores[-1], chosen.connections, min(chosen.seconds, 3.0))  # warm-up
+        measure = load_command(options, port)
+        load_on_core(measure, cores[-1], options.connections, min(options.seconds, 3.0))  # warm-up
         memory = [memory_of(server)]
-        plans = {"bearable": chosen.connections, "ten times": 10 * chosen.connections}
+        plans = {"normal": options.connections, "ten times": 10 * options.connections}
         results = {}
         for name, connections in plans.items():
             before = cpu_seconds_of(server)
-            results[name] = load_on_core(measure, cores[-1], connections, chosen.seconds)
+            results[name] = load_on_core(measure, cores[-1], connections, options.seconds)
             results[name]["cpu_us"] = 1e6 * (cpu_seconds_of(server) - before) / max(results[name]["requests"], 1)
             memory.append(memory_of(server))
         alive = server.poll() is None
@@ -58,14 +64,14 @@ def main() -> None:
         server.send_signal(signal.SIGTERM)
         code = server.wait(timeout=60)
     show(results, plans, memory)
-    first, second = results["bearable"], results["ten times"]
-    print(f"exit code {code}; alive until told to stop: {alive}")
+    first, second = results["normal"], results["ten times"]
+    print(f"exit code {code}; alive until stopped: {alive}")
     print(
         json.dumps(
             {
                 "benchmark": "server_load",
-                "ratio": round(first["answers_a_second"] / WANTED, 3),
-                "requests_a_second": first["answers_a_second"],
+                "ratio": round(first["answers_per_second"] / TARGET, 3),
+                "requests_per_second": first["answers_per_second"],
                 "p99_ms": first["p99"],
                 "cpu_us": round(first["cpu_us"]),
                 "answered_or_refused": second["lost"] == 0,
@@ -76,9 +82,41 @@ def main() -> None:
     )
 
 
+def compare(options: argparse.Namespace, cores: list[int]) -> None:
+    """Load this server and the baseline's in alternating rounds; the ratio is that of their median rates."""
+    sources = {"this": Path(__file__).parent.parent, "baseline": options.baseline}
+    servers = {name: start_server(options.model, cores[0], folder) for name, folder in sources.items()}
+    rates, cpu = {name: [] for name in servers}, {name: [] for name in servers}
+    try:
+        for _ in range(ROUNDS + 1):
+            for name, (server, port) in servers.items():
+                before = cpu_seconds_of(server)
+                result = load_on_core(
+                    load_command(options, port), cores[-1], options.connections, options.seconds / ROUNDS
+                )
+                rates[name].append(result["answers_per_second"])
+                cpu[name].append(1e6 * (cpu_seconds_of(server) - before) / max(result["requests"], 1))
+    finally:
+        for server, _ in servers.values():
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=60)
+    medians = {name: (np.median(rates[name][1:]), np.median(cpu[name][1:])) for name in servers}  # the first warms up
+    rows = [[name, f"{rate:,.0f}", f"{micros:.0f}"] for name, (rate, micros) in medians.items()]
+    print(plain(["server", "answers/s", "server's CPU µs/request"], rows))
+    ratios = {
+        "ratio": medians["this"][0] / medians["baseline"][0],
+        "cpu_ratio": medians["this"][1] / medians["baseline"][1],
+    }
+    print(json.dumps({"benchmark": "server_load", **{name: round(ratio, 3) for name, ratio in ratios.items()}}))
+
+
+def load_command(options: argparse.Namespace, port: int) -> list[str]:
+    return [sys.executable, __file__, str(options.model), "--texts", str(options.texts), "--load-on", str(port)]
+
+
 def show(results: dict[str, dict], plans: dict[str, int], memory: list[float]) -> None:
     columns = {
-        "answers/s": ("answers_a_second", ",.0f"),
+        "answers/s": ("answers_per_second", ",.0f"),
         "p50 ms": ("p50", ".2f"),
         "p99 ms": ("p99", ".2f"),
         "answers": ("answers", ","),
@@ -95,18 +133,20 @@ def show(results: dict[str, dict], plans: dict[str, int], memory: list[float]) -
     print(plain(["load", "connections", *columns, "memory MB"], rows))
 
 
-def start_server(model: Path, core: int) -> tuple[subprocess.Popen, int]:
-    """A server on one core, ready to answer, and its port."""
+def start_server(model: Path, core: int, checkout: Path | None = None) -> tuple[subprocess.Popen, int]:
+    """Start a server on one core and wait until it is ready; returns it and its port."""
     command = [sys.executable, "-m", "shortlist", "serve", str(model), "--port", "0"]
+    environment = os.environ if checkout is None else {**os.environ, "PYTHONPATH": str(checkout.resolve() / "src")}
     server = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})
-    )
+        command, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )  # fmt: skip
     line = server.stderr.readline()
     if not line.startswith("{"):
         raise SystemExit(line)
     url = json.loads(line)["url"]
-    # From here on nobody reads the log: the server must not mind.
-    for _ in range(10 * SECONDS_TO_START):
+    # From here on nobody reads the log, which must not block the server.
+    for _ in range(10 * START_SECONDS):
         if server.poll() is not None:
             raise SystemExit(server.stderr.read())
         try:
@@ -140,7 +180,7 @@ def load_on_core(measure: list[str], core: int, connections: int, seconds: float
 
 
 class Client(asyncio.Protocol):
-    """One connection that always has one request open."""
+    """One connection that always has one request in flight."""
 
     def __init__(self, requests: list[bytes], start: int, load: Load) -> None:
         self.requests, self.at, self.load = requests, start, load
@@ -210,12 +250,12 @@ class Load:
         await asyncio.sleep(seconds)
         self.over = True
         took = time.perf_counter() - start
-        await asyncio.sleep(2.0)  # what is open still gets its answer
+        await asyncio.sleep(2.0)  # requests in flight still get their response
         return took
 
 
 def make_load(port: int, texts: Path, connections: int, seconds: float) -> dict:
-    """Ask for predictions over so many connections for so many seconds."""
+    """Send predict requests over `connections` connections for `seconds` seconds."""
     import uvloop
 
     load = Load(port, [as_request(text) for text in texts.read_text().splitlines() if text.strip()])
@@ -223,7 +263,7 @@ def make_load(port: int, texts: Path, connections: int, seconds: float) -> dict:
     p50, p99 = np.percentile(1000 * np.asarray(load.times or [np.nan]), [50, 99])
     refusals = load.statuses[503] + load.statuses[429]
     return {
-        "answers_a_second": round(load.statuses[200] / took, 1),
+        "answers_per_second": round(load.statuses[200] / took, 1),
         "p50": round(float(p50), 3),
         "p99": round(float(p99), 3),
         "requests": load.statuses.total(),

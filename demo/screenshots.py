@@ -1,4 +1,4 @@
-"""Pictures of the page for the documentation, from a real model behind the real server.
+"""Take screenshots of the page for the documentation, with a real model and server.
 
     python demo/screenshots.py demo-output/models/centroid docs/images
 
@@ -43,14 +43,14 @@ def main(model: str, folder: Path) -> None:
 
 
 def settle(page: Page) -> None:
-    """The answer to the last key is on show, and so is the time of a request on a warm connection."""
+    """Wait until the answer to the last key is shown, with the time of a request on a warm connection."""
     page.locator("#labels li").first.wait_for()
     page.wait_for_load_state("networkidle")
 
 
 @contextmanager
 def served(model: str) -> Iterator[str]:
-    """The address of the model's server, which runs as long as the block does."""
+    """Run a server during the block; yields its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -73,7 +73,7 @@ def wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
             return
         except urllib.error.URLError:
             time.sleep(0.1)
-    raise SystemExit("the server did not start; `shortlist serve` says why")
+    raise SystemExit("the server did not start; run `shortlist serve` to see why")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests in a real browser share; the browser itself is a fixture in conftest.py."""
+"""Shared by the tests in a real browser; the browser itself is a fixture in conftest.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A server that keeps the contract of `shortlist serve` without a model, and can be told to misbehave.
+"""A fake of `shortlist serve` without a model, for tests of the page: it can be made slow, busy or broken.
 
-It knows a dozen words, answers at once or when let, and notes what it was asked, so that the tests of the page
-can look at the page alone.
+It knows a dozen words and records the requests it gets.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ FILES = {
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-POLICY = (  # that of the real server
+POLICY = (  # as in the real server
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -47,7 +46,7 @@ WEIGHTS = {
     "sting": {"T63.44": 3.0},
     "html": {"X1": 6.0},
     "tooth": {"K08": 4.5},
-    "first": {"I21": 2.0},  # counts at the start of a text only: the order of words matters to this one
+    "first": {"I21": 2.0},  # has an effect only at the start of a text
 }
 CARD = {
     "title": "InceptionXML+ on ICD-10-CM",
@@ -56,7 +55,7 @@ CARD = {
     "created": "2026-11-15T10:30:00+00:00",
     "n_labels": 46881,
     "n_words": 18052,
-    "options": {"epochs": 4, "candidates": 30, "label_texts": False},
+    "options": {"n_epochs": 4, "n_reranked": 30, "label_texts": False},
     "data": {"train_texts": 98765, "labels_per_text": 4.9, "source": "simple-icd-10-cm 1.5"},
     "scores": {"P@1": 83.41, "P@5": 61.2, "PSP@1": 71.0},
     "search_effort": {
@@ -79,14 +78,14 @@ CARD = {
 
 
 class FakeServer:
-    """Runs on a port of its own. `asked` holds the bodies of predictions, `tokens` what they were sent with."""
+    """Listens on a free port. `requests` holds the bodies of predict requests."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.card: dict[str, Any] = dict(CARD)
-        self.problems: list[tuple[int, dict[str, Any], dict[str, str]]] = []  # given instead of the next answers
+        self.problems: list[tuple[int, dict[str, Any], dict[str, str]]] = []  # sent instead of the next answers
         self.token: str | None = None
-        self.gate = threading.Event()  # answers wait while it is not set
+        self.gate = threading.Event()  # answers wait until it is set
         self.gate.set()
         fake = self
 
@@ -109,7 +108,7 @@ class FakeServer:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 if not self.allowed():
                     return
-                fake.asked.append(body)
+                fake.requests.append(body)
                 fake.gate.wait(20)
                 if fake.problems:
                     self.problem(*fake.problems.pop(0))
@@ -140,8 +139,8 @@ class FakeServer:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
-    def asked_texts(self) -> list[str]:
-        return [body["texts"][0] for body in self.asked]
+    def request_texts(self) -> list[str]:
+        return [body["texts"][0] for body in self.requests]
 
     def close(self) -> None:
         self.gate.set()
@@ -151,11 +150,11 @@ class FakeServer:
 
 def predicted(body: dict[str, Any]) -> dict[str, Any]:
     texts = body["texts"] if "texts" in body else [body["text"]]
-    least, k = body.get("min_score", 0), body.get("k", 5)
-    return {"predictions": [_ranked(text, k, least) for text in texts], "took_ms": 0.61}
+    min_score, k = body.get("min_score", 0), body.get("k", 5)
+    return {"predictions": [_ranked(text, k, min_score) for text in texts], "took_ms": 0.61}
 
 
-def _ranked(text: str, k: int, least: float) -> list[dict[str, Any]]:
+def _ranked(text: str, k: int, min_score: float) -> list[dict[str, Any]]:
     found = list(re.finditer(r"\w+", text.lower()))
     known = [match[0] in WEIGHTS and (match[0] != "first" or match.start() == 0) for match in found]
     if not any(known):
@@ -166,4 +165,4 @@ def _ranked(text: str, k: int, least: float) -> list[dict[str, Any]]:
         words = [{"start": m.start(), "end": m.end(), "moved": by} for m, by in zip(found, moved, strict=True)]
         rows.append({"label": label, "name": name, "score": 1 / (1 + math.exp(4 - sum(moved))), "words": words})
     rows.sort(key=lambda row: -row["score"])
-    return [row for row in rows[:k] if row["score"] >= least]
+    return [row for row in rows[:k] if row["score"] >= min_score]

@@ -1,4 +1,4 @@
-"""What the tests of the server share: tiny models, a server in this process, and one in a process of its own."""
+"""Helpers for tests of the server: a tiny model, a server in this process, and one in its own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shortlist.serving.app import App
 from shortlist.serving.logs import Log
 
 COLOURS, THINGS = ("red", "blue", "green"), ("shoes", "hat", "coat")
-SECONDS = 60  # to give up after; no test passes by being quick
+SECONDS = 60  # time limit for waiting; no test passes by being fast
 
 
 def save_model(folder: Path, colours: tuple[str, ...] = COLOURS) -> Path:
@@ -32,7 +32,7 @@ def save_model(folder: Path, colours: tuple[str, ...] = COLOURS) -> Path:
 
 
 class InProcess:
-    """An application and a client for it, on one event loop that runs while something is asked."""
+    """An application and a client for it on one event loop, which runs only during requests."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.lines: list[bytes] = []
@@ -45,7 +45,7 @@ class InProcess:
     def ready(self) -> InProcess:
         async def wait() -> None:
             while self.app.state != "ready":
-                assert self.app.failure is None, self.app.failure
+                assert not self.app.model_task.done(), self.app.model_task.exception()
                 await asyncio.sleep(0.01)
 
         self.runner.run(asyncio.wait_for(wait(), SECONDS))
@@ -58,13 +58,13 @@ class InProcess:
         return self.runner.run(self.client.request(method, path, **options))
 
     def predict(self, content: Any = None, **fields: Any) -> httpx.Response:
-        """POST to /v1/predict: JSON of the fields, or a body as it is."""
+        """POST to /v1/predict: the fields as JSON, or a given body."""
         body = json.dumps(fields).encode() if content is None else content
         headers = {"content-type": "application/json"}
         return self.runner.run(self.client.post("/v1/predict", content=body, headers=headers))
 
     def logged(self) -> list[dict[str, Any]]:
-        """Everything logged so far; the log is closed by this."""
+        """Close the log and return its lines."""
         self.log.close()
         return [json.loads(line) for line in b"".join(self.lines).splitlines()]
 
@@ -75,27 +75,27 @@ class InProcess:
         self.log.close()
 
 
-# Runs `shortlist serve` with its protocol's patience and its model's speed changed.
-_CHANGED = """
+# Runs `shortlist serve` with other timeouts and a slow model.
+_PROGRAM = """
 import sys, time
 from shortlist.serving import protocol, served_model
-protocol.BoundedProtocol.seconds_to_send = {seconds_to_send}
-protocol.BoundedProtocol.seconds_to_fetch = {seconds_to_fetch}
+protocol.LimitedProtocol.request_seconds = {request_seconds}
+protocol.LimitedProtocol.response_seconds = {response_seconds}
 load = served_model.load
 loads = 0
 def load_slow(folder):
     global loads
     loads += 1
     if loads > 1:
-        time.sleep({seconds_to_reload})
+        time.sleep({reload_seconds})
     model = load(folder)
     predict = model.predict
     def slow(*arguments, **options):
-        time.sleep({seconds_a_batch})
+        time.sleep({batch_seconds})
         return predict(*arguments, **options)
     model.predict = slow
     return model
-if {seconds_a_batch} or {seconds_to_reload}:
+if {batch_seconds} or {reload_seconds}:
     served_model.load = load_slow
 from shortlist.cli import main
 main()
@@ -103,7 +103,7 @@ main()
 
 
 class Served:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int) -> None:
         self.process, self.log, self.port = process, log, port
@@ -137,7 +137,7 @@ class Served:
         return self.metric("process_resident_memory_bytes") / 1e6
 
     def logged(self) -> list[dict[str, Any]]:
-        whole = self.log.read_text().rpartition("\n")[0]  # the last line may be half written
+        whole = self.log.read_text().rpartition("\n")[0]  # the last line may be incomplete
         return [json.loads(line) for line in whole.splitlines()]
 
 
@@ -146,18 +146,18 @@ def serving(
     folder: Path,
     *options: str,
     token: str | None = None,
-    seconds_a_batch: float = 0.0,
-    seconds_to_reload: float = 0.0,
-    seconds_to_send: float = 10.0,
-    seconds_to_fetch: float = 30.0,
+    batch_seconds: float = 0.0,
+    reload_seconds: float = 0.0,
+    request_seconds: float = 10.0,
+    response_seconds: float = 30.0,
 ) -> Iterator[Served]:
-    """A server that is ready; if the test did not stop it, it is killed."""
+    """Start a server and wait until it is ready; kill it at the end unless the test has stopped it."""
     log = folder.parent / f"{folder.name}.log"
-    program = _CHANGED.format(
-        seconds_a_batch=seconds_a_batch,
-        seconds_to_reload=seconds_to_reload,
-        seconds_to_send=seconds_to_send,
-        seconds_to_fetch=seconds_to_fetch,
+    program = _PROGRAM.format(
+        batch_seconds=batch_seconds,
+        reload_seconds=reload_seconds,
+        request_seconds=request_seconds,
+        response_seconds=response_seconds,
     )
     environment = {name: value for name, value in os.environ.items() if name != "SHORTLIST_TOKEN"}
     if token is not None:
@@ -180,8 +180,8 @@ def serving(
 
 
 def until(condition: Any) -> None:
-    """Wait until something is so."""
+    """Wait until the condition is true."""
     give_up = time.monotonic() + SECONDS
     while not condition():
-        assert time.monotonic() < give_up, "it did not happen"
+        assert time.monotonic() < give_up, "timed out"
         time.sleep(0.02)

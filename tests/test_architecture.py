@@ -22,7 +22,7 @@ LEVELS = [
     ["encoders", "heads", "shortlisters"],
     ["training"],
     ["model"],
-    ["serving", "compare", "report"],
+    ["batch", "serving", "compare", "report"],
     ["cli"],
     ["__main__"],
 ]
@@ -59,7 +59,7 @@ def test_imports_point_one_way(path):
 def test_start_loads_nothing_heavy(command):
     run = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
-    heavy = {"torch", "numba", "scipy", "numpy", "pyarrow", "sklearn", "fastapi", "matplotlib"}
+    heavy = {"torch", "numba", "scipy", "numpy", "pyarrow", "sklearn", "starlette", "matplotlib"}
     assert not loaded & heavy
 
 

@@ -1,4 +1,4 @@
-"""`shortlist predict` on files and pipes: any size, bad rows, kills, resumption, formats."""
+"""`shortlist predict` on files and pipes: formats, bad rows, kills and resumption, memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 import shortlist as library
+from shortlist.batch import predict as batch
+from shortlist.batch.output import ResumableOutput, check_output, job_identity, partial_folder
+from shortlist.batch.predict import JsonLines, PredictOptions, predict_rows
 from shortlist.cli import shortlist
 from shortlist.data import lines
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
 from shortlist.files import open_binary
-from shortlist.serving import bulk
-from shortlist.serving.bulk import JsonLines, PredictOptions, predict_rows
-from shortlist.serving.partial_output import PartialOutput, check_output, identity_of, partial_folder
 
 PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]
 
@@ -40,7 +40,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def run(model):
-    """`run("in.jsonl", "--out", …)`: the command, with the model."""
+    """`run("in.jsonl", "--out", …)` runs the command with the model."""
 
     def call(*arguments, stdin=None, code=0):
         done = CliRunner().invoke(shortlist, ["predict", str(model), *map(str, arguments)], input=stdin)
@@ -52,8 +52,8 @@ def run(model):
 
 
 @pytest.fixture
-def few_at_once(monkeypatch):
-    monkeypatch.setattr(bulk, "ROWS_AT_ONCE", 7)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(batch, "CHUNK_ROWS", 7)
 
 
 def rows_in(path):
@@ -66,14 +66,14 @@ def texts(n):
 
 
 def many(n, bad=()):
-    """JSON lines with ids; those in `bad` are none."""
+    """JSON lines with ids; the rows in `bad` are not valid."""
     return "".join(
         "nonsense\n" if i in bad else json.dumps({"sku": i, "text": text}) + "\n" for i, text in enumerate(texts(n))
     )
 
 
 class FakeModel:
-    """Says of a text how long it is. Needs no kernels, so that processes can be forked and killed by the dozen."""
+    """Predicts the length of a text. Needs no kernels, so that many processes can be forked and killed."""
 
     label_names = tuple(f"{n} bytes" for n in range(1000))
 
@@ -82,28 +82,28 @@ class FakeModel:
         return ids, np.full(ids.shape, 0.5, np.float32)
 
 
-# What is an argument: a text or a file?
+# Arguments: texts or a file
 
 
-def test_texts_as_arguments_and_lines_of_standard_input(run):
-    people = run("red shoes", "xyz", "-k", 1).stdout
-    assert re.fullmatch(r"red shoes\n   0\.\d{3}  shoes\nxyz\n  \(no word of it is known\)\n", people)
-    assert run("-k", 1, stdin="red shoes\r\nxyz\n").stdout == people
+def test_texts_as_arguments_and_as_lines_of_standard_input(run):
+    readable = run("red shoes", "xyz", "-k", 1).stdout
+    assert re.fullmatch(r"red shoes\n   0\.\d{3}  shoes\nxyz\n  \(no known words\)\n", readable)
+    assert run("-k", 1, stdin="red shoes\r\nxyz\n").stdout == readable
     assert run("--from", "lines", "-k", 1, stdin="red shoes\n\n").stdout.count("\n") == 2
     assert json.loads(run("red shoes", "--json").stdout)["text"] == "red shoes"
-    assert run("red", "--min-score", 0.99).stdout == "red\n  (no label has a score of 0.99)\n"
+    assert run("red", "--min-score", 0.99).stdout == "red\n  (no label scores 0.99 or more)\n"
 
 
-def test_what_ends_like_a_data_file_is_one(run, put):
+def test_an_argument_with_the_extension_of_a_data_file_is_a_file(run, put):
     path = put("in.jsonl", many(3))
     assert [json.loads(line)["text"] for line in run(path).stdout.splitlines()] == texts(3)
     assert run("--in", path).stdout == run(path).stdout
     assert "no such file" in run("red.csv", code=2).stderr
-    assert "only one is taken" in run(path, "red", code=2).stderr
-    assert "only one is taken" in run("red", "how to read data.csv", code=2).stderr
+    assert "give one file" in run(path, "red", code=2).stderr
+    assert "give one file" in run("red", "how to read data.csv", code=2).stderr
 
 
-def test_what_may_be_a_file_is_never_taken_for_a_text(run, put, tmp_path, monkeypatch):
+def test_an_existing_file_is_never_taken_as_a_text(run, put, tmp_path, monkeypatch):
     put("red", "blue hat\n")
     (tmp_path / "hat").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -111,23 +111,23 @@ def test_what_may_be_a_file_is_never_taken_for_a_text(run, put, tmp_path, monkey
     assert "--in red" in run("blue", "red", code=2).stderr
     assert "--from" in run("--in", "red", code=2).stderr
     assert json.loads(run("--in", "red", "--from", "lines", "--json").stdout)["text"] == "blue hat"
-    assert run("hat", "-k", 1).stdout.startswith("hat\n")  # a folder is never what is meant
+    assert run("hat", "-k", 1).stdout.startswith("hat\n")  # a folder cannot be meant
     assert run("x" * 5000, "red\0hat", "-k", 1).stdout.count("\n") == 4
     assert "is a folder" in run("--in", "hat", "--from", "lines", code=2).stderr
-    assert "one of them" in run("blue", "--in", "red", code=2).stderr
+    assert "not both" in run("blue", "--in", "red", code=2).stderr
 
 
-def test_json_that_comes_as_lines_of_text_is_a_mistake(run):
+def test_json_lines_without_from_are_an_error(run):
     assert "--from jsonl" in run(stdin='{"text": "red hat"}\n', code=2).stderr
     assert "--from jsonl" in run("--in", "-", "--json", stdin='{"text": "red hat"}\n', code=2).stderr
     assert "{" in run("--from", "lines", stdin='{"text": "red hat"}\n').stdout
 
 
-def test_options_that_make_no_sense_here(run, put, tmp_path):
+def test_options_that_do_not_apply(run, put, tmp_path):
     assert "--from and --id" in run("red", "--id", "sku", code=2).stderr
     assert "no fields" in run("--id", "sku", stdin="red\n", code=2).stderr
     assert "--out" in run(put("in.jsonl", many(1)), "--resume", code=2).stderr
-    assert "cannot be" in run("--out", tmp_path / "o.jsonl", "--resume", stdin="red\n", code=2).stderr
+    assert "impossible" in run("--out", tmp_path / "o.jsonl", "--resume", stdin="red\n", code=2).stderr
     assert ".parquet" in run(put("in.jsonl", many(1)), "--out", tmp_path / "o.csv", code=2).stderr
     assert run("red", "-k", 0, code=2)
     done = run(put("in.jsonl", many(1)), "--out", tmp_path / "o.jsonl", "--threads", 0, code=2)
@@ -140,7 +140,7 @@ def test_options_that_make_no_sense_here(run, put, tmp_path):
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz", "in.jsonl.zst", "in.csv", "in.tsv.gz", "in.parquet"])
 @pytest.mark.parametrize("out", ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out.parquet"])
-@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.usefixtures("small_chunks")
 def test_every_format_to_every_format(run, put, tmp_path, name, out):
     library.read([(text, ["x"]) for text in texts(20)]).write(tmp_path / name)
     run(tmp_path / name, "--out", tmp_path / out, "-k", 2)
@@ -154,10 +154,10 @@ def test_every_format_to_every_format(run, put, tmp_path, name, out):
     expected = [json.loads(line) for line in run(*texts(20), "--json", "-k", 2).stdout.splitlines()]
     assert [(row["text"], row["labels"]) for row in found] == [(row["text"], row["labels"]) for row in expected]
     np.testing.assert_allclose([row["scores"] for row in found], [row["scores"] for row in expected], rtol=1e-6)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, out])  # nothing is left behind
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, out])  # no temporary files remain
 
 
-def test_the_output_is_read_by_evaluate(run, put, tmp_path):
+def test_evaluate_reads_the_output(run, put, tmp_path):
     truth = put("truth.jsonl", "".join(json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in PAIRS))
     for name in ("out.jsonl", "ids.jsonl", "out.parquet"):
         run(truth, "--out", tmp_path / name, *(["--id", "text"] if name == "ids.jsonl" else []))
@@ -165,7 +165,7 @@ def test_the_output_is_read_by_evaluate(run, put, tmp_path):
         assert json.loads(done.stdout)["values"]["P@2"] == 100, done.output
 
 
-def test_options_of_reading(run, put):
+def test_reading_options(run, put):
     path = put("in.csv", "name;title\nn1;'red hat'\n".encode("utf-16"))
     done = run(path, "--text", "title", "--id", "name", "--separator", ";", "--encoding", "utf-16", "--with-text")
     assert json.loads(done.stdout) | {"scores": 0, "labels": 0} == {
@@ -193,21 +193,21 @@ def test_pipes(run, model, put, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_pipe_that_fails_leaves_nothing_behind(run, tmp_path):
+def test_a_failed_pipe_leaves_no_files(run, tmp_path):
     done = run("--from", "jsonl", "--out", tmp_path / "out.jsonl", stdin=gzip.compress(many(99).encode())[:-9], code=2)
     assert "ends too early" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-# Ids, texts, scores
+# Ids, texts and scores
 
 
-def test_the_id_stays_what_it_is(run, put, tmp_path):
+def test_ids_keep_their_values(run, put, tmp_path):
     ids = ['"a"', "7", "1.5", "true", "null", "12345678901234567890123", '"ü\\n"']
     path = put("in.jsonl", "".join(f'{{"text": "red", "id": {one}}}\n' for one in ids))
     found = [json.loads(line) for line in run(path, "--id", "id").stdout.splitlines()]
     assert [row["id"] for row in found] == [json.loads(one) for one in ids]
-    assert not any("text" in row for row in found)  # who has an id knows the text
+    assert not any("text" in row for row in found)  # with --id, texts are omitted by default
     assert '"text":"red"' in run(path, "--id", "id", "--with-text").stdout
     assert "text" not in json.loads(run(path, "--without-text").stdout.splitlines()[0])
     run(path, "--id", "id", "--out", tmp_path / "mixed.parquet")
@@ -227,7 +227,7 @@ def test_the_id_stays_what_it_is(run, put, tmp_path):
         ([0, 1, 2], pyarrow.timestamp("ns"), [f"1970-01-01 00:00:00.00000000{i}" for i in range(3)]),
     ],
 )
-def test_the_id_column_of_parquet(run, tmp_path, values, kind, expected):
+def test_parquet_id_column(run, tmp_path, values, kind, expected):
     table = pyarrow.table({"text": texts(3), "id": pyarrow.array(values, kind), "other": [None] * 3})
     pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
     run(tmp_path / "in.parquet", "--id", "id", "--out", tmp_path / "out.parquet")
@@ -236,7 +236,7 @@ def test_the_id_column_of_parquet(run, tmp_path, values, kind, expected):
     assert [json.loads(line)["id"] for line in lines] == expected
 
 
-def test_an_id_must_be_one_value(run, put, tmp_path):
+def test_an_id_must_be_a_single_value(run, put, tmp_path):
     done = run(put("in.jsonl", '{"text": "red", "id": [1]}\n{"text": "red"}\n{"id": 3}\n{"id": 4, "text": "red"}\n'),
                "--id", "id")  # fmt: skip
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -247,7 +247,7 @@ def test_an_id_must_be_one_value(run, put, tmp_path):
     assert "no column 'sku'" in run(tmp_path / "in.parquet", "--id", "sku", code=2).stderr
 
 
-def test_labels_with_small_scores_are_left_out(run, put):
+def test_labels_below_min_score_are_omitted(run, put):
     path = put("in.jsonl", many(50))
     every = [json.loads(line) for line in run(path).stdout.splitlines()]
     some = [json.loads(line) for line in run(path, "--min-score", 0.5).stdout.splitlines()]
@@ -261,7 +261,7 @@ def test_labels_with_small_scores_are_left_out(run, put):
 # Bad rows
 
 
-def test_bad_rows_are_reported_and_keep_their_places(run, put, tmp_path):
+def test_bad_rows_are_reported_and_keep_their_position(run, put, tmp_path):
     content = [b'{"text": "red"}', b"nonsense", b"", b'{"title": "red"}', b'{"text": 3}', b'{"text": "\xff"}', b"[1]",
                b'{"text": null}', b'{"text": "a\\u0000b"}', b'{"text": "blue"}']  # fmt: skip
     path = put("in.jsonl", b"\n".join(content))
@@ -274,7 +274,7 @@ def test_bad_rows_are_reported_and_keep_their_places(run, put, tmp_path):
     for number, what in ((2, "not valid JSON"), (4, "no field 'text', only 'title'"), (5, "a number (3)"),
                          (6, "not valid text"), (7, "not an object"), (8, "null"), (9, "NUL")):  # fmt: skip
         assert any(line.startswith(f"{path}, line {number}:") and what in line for line in done.stderr.splitlines())
-    assert done.stderr.splitlines()[-1].startswith(f"{tmp_path / 'out.jsonl'}: 9 rows, 7 of them bad in ")
+    assert done.stderr.splitlines()[-1].startswith(f"{tmp_path / 'out.jsonl'}: 9 rows, 7 of them bad, in ")
     run(path, "--out", tmp_path / "out.parquet")
     table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
     assert [row["error"] for row in table] == [row.get("error") for row in rows]
@@ -282,8 +282,8 @@ def test_bad_rows_are_reported_and_keep_their_places(run, put, tmp_path):
 
 def test_only_the_first_bad_rows_are_shown(run, put):
     done = run(put("in.jsonl", many(100, bad=range(10, 60))))
-    assert done.stderr.count("not valid JSON") == bulk.MOST_PROBLEMS_SHOWN
-    assert "counted, not shown" in done.stderr
+    assert done.stderr.count("not valid JSON") == batch.MAX_PROBLEMS_SHOWN
+    assert "counted but not shown" in done.stderr
     assert "100 rows, 50 of them bad" in done.stderr
 
 
@@ -298,7 +298,7 @@ def test_exit_code_1_if_every_row_is_bad(run, put, tmp_path):
     assert pyarrow.parquet.read_table(tmp_path / "none.parquet").num_rows == 0
 
 
-def test_bad_rows_of_tables(run, put, tmp_path):
+def test_bad_rows_in_csv_and_parquet(run, put, tmp_path):
     path = put("in.csv", b'sku,text\n1,red\n2\n3,"re"d\n4,\xff\n5,blue\n')
     rows = [json.loads(line) for line in run(path, "--id", "sku").stdout.splitlines()]
     assert [(row["id"], row.get("error", "")[:6]) for row in rows] == [
@@ -312,7 +312,7 @@ def test_bad_rows_of_tables(run, put, tmp_path):
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "lines"])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_monstrous_line_is_a_bad_row_in_its_place(put, monkeypatch, form, place):
+def test_a_huge_line_is_a_bad_row(put, monkeypatch, form, place):
     monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
     monkeypatch.setattr("shortlist.files.BLOCK", 100)
     rows = ["red", "blue"]
@@ -333,11 +333,11 @@ def test_a_damaged_file_is_an_error(run, put, tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
-# Going on after a kill
+# Resuming after a kill
 
 
 def job(source, out, resume=False, die_at=None):
-    """One run with the fake model, in this process; it is killed when it asks for the n-th time to sync the disk."""
+    """Run a job with the fake model in this process; it kills itself at the n-th fsync."""
     if die_at is not None:
         left, sync = iter(range(die_at)), os.fsync
 
@@ -348,17 +348,17 @@ def job(source, out, resume=False, die_at=None):
 
         os.fsync = sync_or_die
     rows = RowSource(source, None, RowOptions(id="sku"))
-    with PartialOutput(out, JsonLines(rows.unit, True, True), {"input": rows.fingerprint}, resume) as output:
+    with ResumableOutput(out, JsonLines(rows.unit, True, True), {"input": rows.fingerprint}, resume) as output:
         if not output.finished:
             predict_rows(FakeModel(), rows, output, PredictOptions())
         output.finish()
-    return output.done
+    return output.written
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz", "out.parquet"])
-def test_killed_at_every_moment_it_ends_in_the_same_bytes(put, tmp_path, name):
+def test_a_kill_at_any_moment_does_not_change_the_output(put, tmp_path, name):
     source = put("in.jsonl.gz", gzip.compress(many(24, bad=[5, 15]).encode()))
     whole, out = tmp_path / f"whole-{name}", tmp_path / name
     job(source, whole)
@@ -371,7 +371,7 @@ def test_killed_at_every_moment_it_ends_in_the_same_bytes(put, tmp_path, name):
         if child.exitcode == 0:
             break
         assert child.exitcode == -signal.SIGKILL
-        if partial_folder(out).exists():  # else it died right at the end
+        if partial_folder(out).exists():  # else it was killed right at the end
             with pytest.raises(OptionError, match=r"--resume.*rm -r"):
                 check_output(out)
             assert job(source, out, resume=True).rows == 24
@@ -382,7 +382,7 @@ def test_killed_at_every_moment_it_ends_in_the_same_bytes(put, tmp_path, name):
     assert left == {"in.jsonl.gz", whole.name, name}
 
 
-def test_killed_again_and_again_it_ends_in_the_same_bytes(put, tmp_path, few_at_once):
+def test_repeated_kills_do_not_change_the_output(put, tmp_path, small_chunks):
     source, out = put("in.jsonl", many(40)), tmp_path / "out.jsonl"
     job(source, tmp_path / "whole.jsonl")
     fork = multiprocessing.get_context("fork")
@@ -397,10 +397,10 @@ def test_killed_again_and_again_it_ends_in_the_same_bytes(put, tmp_path, few_at_
 
 SLOW_CHUNKS = """
 import signal, sys, threading
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell have it ignored
-from shortlist.serving import bulk, partial_output
-bulk.ROWS_AT_ONCE = 500
-write, calls = partial_output.PartialOutput.write, []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+from shortlist.batch import output, predict as batch
+batch.CHUNK_ROWS = 500
+write, calls = output.ResumableOutput.write, []
 def stop_in_the_middle(self, predicted):
     write(self, predicted)
     calls.append(1)
@@ -408,7 +408,7 @@ def stop_in_the_middle(self, predicted):
         self._rows.open("ab").write(b"half a line")
         print("now", flush=True)
         threading.Event().wait()
-partial_output.PartialOutput.write = stop_in_the_middle
+output.ResumableOutput.write = stop_in_the_middle
 from shortlist.cli import main
 main()
 """
@@ -416,7 +416,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_the_command_is_killed_in_the_middle_and_goes_on(run, model, put, tmp_path, how):
+def test_resume_the_command_after_a_signal(run, model, put, tmp_path, how):
     source, out = put("in.jsonl", many(4000, bad=[7, 3000])), tmp_path / "out.jsonl"
     arguments = [str(source), "--out", str(out), "--id", "sku"]
     child = subprocess.Popen(
@@ -442,23 +442,23 @@ def test_the_command_is_killed_in_the_middle_and_goes_on(run, model, put, tmp_pa
 
 @pytest.fixture
 def stopped(run, put, tmp_path, monkeypatch):
-    """A job that Ctrl-C stopped after 14 of 40 rows: its arguments."""
-    monkeypatch.setattr(bulk, "ROWS_AT_ONCE", 7)
+    """The arguments of a job that Ctrl-C stopped after 14 of 40 rows."""
+    monkeypatch.setattr(batch, "CHUNK_ROWS", 7)
     arguments = [put("in.jsonl", many(40)), "--out", tmp_path / "out.jsonl", "--id", "sku"]
     with monkeypatch.context() as patched:
-        done, calls = bulk.predict_chunk, iter(range(2))
+        done, calls = batch.predict_chunk, iter(range(2))
 
         def interrupted(*given):
             if next(calls, None) is None:
                 raise KeyboardInterrupt
             return done(*given)
 
-        patched.setattr(bulk, "predict_chunk", interrupted)
+        patched.setattr(batch, "predict_chunk", interrupted)
         assert "14 rows are done and kept" in run(*arguments, code=130).stderr
     return arguments
 
 
-def test_ctrl_c_leaves_a_job_that_goes_on(run, stopped, tmp_path):
+def test_resume_after_ctrl_c(run, stopped, tmp_path):
     run(*stopped, "--resume")
     assert [row["id"] for row in rows_in(tmp_path / "out.jsonl")] == list(range(40))
 
@@ -466,42 +466,42 @@ def test_ctrl_c_leaves_a_job_that_goes_on(run, stopped, tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (["-k", 3], "another k"),
-        (["--min-score", 0.5], "another min_score"),
-        (["--search-effort", 2], "another search_effort"),
-        (["--with-text"], "another with_text"),
-        (["--id", "text"], "another id"),
-        (["--text", "sku"], "another text"),
+        (["-k", 3], "different k"),
+        (["--min-score", 0.5], "different min_score"),
+        (["--search-effort", 2], "different search_effort"),
+        (["--with-text"], "different with_text"),
+        (["--id", "text"], "different id"),
+        (["--text", "sku"], "different text"),
     ],
 )
-def test_other_options_are_refused(run, stopped, tmp_path, change, what):
+def test_resume_refuses_different_options(run, stopped, tmp_path, change, what):
     done = run(*stopped, *change, "--resume", code=2)
     assert what in done.stderr and f"rm -r {tmp_path}/out.jsonl.partial" in done.stderr
-    run(*stopped, "--resume", "--threads", 1)  # which is not to be seen in the output
+    run(*stopped, "--resume", "--threads", 1)  # does not affect the output
 
 
-def test_another_input_or_model_is_refused(run, model, stopped, tmp_path):
+def test_resume_refuses_a_different_input_or_model(run, model, stopped, tmp_path):
     path = stopped[0]
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
     content = path.read_text()
     path.write_text(content.replace("red", "RED"))
     os.utime(path, ns=times)
-    assert "another input" in run(*stopped, "--resume", code=2).stderr
+    assert "different input" in run(*stopped, "--resume", code=2).stderr
     path.write_text(content)
-    assert "another input" in run(*stopped, "--resume", code=2).stderr  # of another time
+    assert "different input" in run(*stopped, "--resume", code=2).stderr  # modified at another time
     os.utime(path, ns=times)
     library.train([*PAIRS, ("coat", ["coat"])], "centroid").save(tmp_path / "other")
     arguments = ["predict", tmp_path / "other", *stopped, "--resume"]
-    assert "another model" in CliRunner().invoke(shortlist, [str(argument) for argument in arguments]).stderr
+    assert "different model" in CliRunner().invoke(shortlist, [str(argument) for argument in arguments]).stderr
     run(*stopped, "--resume")
 
 
-def test_what_is_in_the_way_is_left_alone(run, put, tmp_path):
+def test_existing_files_are_not_overwritten(run, put, tmp_path):
     source, out = put("in.jsonl", many(3)), put("out.jsonl", "old")
     assert "--overwrite" in run(source, "--out", out, code=2).stderr
     assert "--overwrite" in run(source, "--out", out, "--resume", code=2).stderr
     put("other.jsonl.partial/thesis.txt", "old")
-    assert "no unfinished job" in run(source, "--out", tmp_path / "other.jsonl", "--resume", code=2).stderr
+    assert "not an unfinished job" in run(source, "--out", tmp_path / "other.jsonl", "--resume", code=2).stderr
     (tmp_path / "folder.jsonl").mkdir()
     assert "is a folder" in run(source, "--out", tmp_path / "folder.jsonl", code=2).stderr
     assert out.read_text() == "old"
@@ -509,16 +509,16 @@ def test_what_is_in_the_way_is_left_alone(run, put, tmp_path):
     assert len(rows_in(out)) == 3
 
 
-def test_a_link_stays_one(run, put, tmp_path):
+def test_a_symlink_is_kept(run, put, tmp_path):
     target = put("elsewhere/out.jsonl", "old")
     (tmp_path / "out.jsonl").symlink_to(target)
     run(put("in.jsonl", many(3)), "--out", tmp_path / "out.jsonl", "--overwrite")
     assert (tmp_path / "out.jsonl").is_symlink() and len(rows_in(target)) == 3
 
 
-def test_two_processes_do_not_write_the_same_output(put, tmp_path):
+def test_two_processes_cannot_write_the_same_output(put, tmp_path):
     source, out = put("in.jsonl", many(3)), tmp_path / "out.jsonl"
-    with PartialOutput(out, JsonLines("line", True, True), {}), pytest.raises(DataError, match="another process"):
+    with ResumableOutput(out, JsonLines("line", True, True), {}), pytest.raises(DataError, match="another process"):
         job(source, out, resume=True)
 
 
@@ -530,7 +530,7 @@ def test_a_damaged_journal_is_an_error(run, stopped, tmp_path):
     assert "cannot be read" in run(*stopped, "--resume", code=2).stderr
 
 
-def test_a_full_disk_keeps_what_is_done(run, stopped, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_finished_rows(run, stopped, tmp_path, monkeypatch):
     def full(handle):
         raise OSError(28, "No space left on device")
 
@@ -541,14 +541,14 @@ def test_a_full_disk_keeps_what_is_done(run, stopped, tmp_path, monkeypatch):
     assert [row["id"] for row in rows_in(tmp_path / "out.jsonl")] == list(range(40))
 
 
-def test_the_identity_of_a_job_survives_json(model, put):
+def test_job_identity_survives_json(model, put):
     source = RowSource(put("in.jsonl", many(3)), None, RowOptions())
-    identity = identity_of(source, model, {"k": 5, "id": None})
+    identity = job_identity(source, model, {"k": 5, "id": None})
     assert identity == json.loads(json.dumps(identity))
     assert {"input", "model", "release", "k", "id"} == set(identity)
 
 
-def test_extras_that_are_missing_are_named(run, put, tmp_path, monkeypatch):
+def test_missing_extras_are_named(run, put, tmp_path, monkeypatch):
     source = put("in.jsonl", many(3))
     for module, out, extra in (("pyarrow", "out.parquet", "parquet"), ("zstandard", "out.jsonl.zst", "zstd")):
         monkeypatch.setitem(sys.modules, module, None)
@@ -560,12 +560,12 @@ def test_extras_that_are_missing_are_named(run, put, tmp_path, monkeypatch):
 # Memory
 
 
-# Little is read ahead, so that little input shows whether what is held grows with it.
+# Small buffers, so that a small input shows whether memory grows with it.
 PEAK_IN_KB_LAST = """
 import atexit, pathlib, re, sys
 from shortlist import files
-from shortlist.serving import bulk
-files.BLOCK, bulk.ROWS_AT_ONCE = 1 << 16, 1000
+from shortlist.batch import predict as batch
+files.BLOCK, batch.CHUNK_ROWS = 1 << 16, 1000
 status = pathlib.Path("/proc/self/status")
 atexit.register(lambda: sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]))
 from shortlist.cli import main
@@ -588,4 +588,4 @@ def test_memory_does_not_grow_with_the_input(model, put, tmp_path, piped):
                 command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True
             )
         peaks.append(int(done.stderr.splitlines()[-1]))
-    assert peaks[1] - peaks[0] < 6_000, peaks  # the text alone has 8,000 kB, the rows five times as much
+    assert peaks[1] - peaks[0] < 6_000, peaks  # the texts alone take 8,000 kB, the rows five times as much

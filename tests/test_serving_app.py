@@ -1,4 +1,4 @@
-"""The server's answers, asked in process: predictions, refusals, the card, probes, figures, the page."""
+"""The application, called in process: predictions, refusals, the model card, probes, metrics, the page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import math
 import threading
 
-import msgspec
 import pytest
 
 import shortlist
-from serving import SECONDS, InProcess, save_model
+from serving import SECONDS, InProcess, save_model, until
 from shortlist.cli.serve import read_token
 from shortlist.errors import OptionError, ShortlistError
-from shortlist.serving import served_model
+from shortlist.serving import logs, served_model
 from shortlist.serving.limits import Limits
-from shortlist.serving.served_model import Ask
+from shortlist.serving.messages import PredictRequest
+from shortlist.serving.served_model import PredictCall
 
 TOKEN = "a-long-secret"
 
@@ -39,8 +39,8 @@ def server(folder):
 
 
 @pytest.fixture
-def another(folder):
-    """Makes further servers, with options."""
+def make_server(folder):
+    """Make another server, with options."""
     made = []
 
     def make(**options):
@@ -53,7 +53,7 @@ def another(folder):
 
 
 def problem_of(answer, status):
-    """The detail of a refusal, which must be a whole problem document."""
+    """The detail of a refusal, which must be a complete problem document."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     document = answer.json()
@@ -71,7 +71,7 @@ def test_one_text(server, model):
     assert len(expected) == 3 and answer.json()["took_ms"] > 0
 
 
-def test_many_texts_are_answered_as_the_library_would(server, model):
+def test_several_texts_give_the_same_labels_as_the_library(server, model):
     texts = ["red shoes", "", "nothing that is known", "blue hat", "grün 日本 ☃", "a\0b red"]
     rows = server.predict(texts=texts, k=2, min_score=0.3).json()["predictions"]
     expected = model.predict(texts, k=2, min_score=0.3)
@@ -80,7 +80,7 @@ def test_many_texts_are_answered_as_the_library_would(server, model):
     assert server.predict(texts=[]).json()["predictions"] == []
 
 
-def test_five_labels_unless_asked_for_more(server):
+def test_k_is_five_by_default(server):
     assert len(server.predict(text="red shoes").json()["predictions"][0]) == 5
     assert len(server.predict(text="red shoes", k=2.0).json()["predictions"][0]) == 2
     assert len(server.predict(text="red shoes", k=100).json()["predictions"][0]) > 5
@@ -96,8 +96,8 @@ def test_explanations_point_into_the_text(server, model):
     assert "words" not in server.predict(text=text).json()["predictions"][0][0]
 
 
-def test_effort_is_passed_on_and_has_a_default_and_a_limit(another):
-    server = another(search_effort=0.5).ready()
+def test_search_effort_has_a_default_and_a_limit(make_server):
+    server = make_server(search_effort=0.5).ready()
     asked = []
 
     class Noted:
@@ -147,8 +147,8 @@ def test_effort_is_passed_on_and_has_a_default_and_a_limit(another):
         (b'{"text": "a", "min_score": -0.1}', 422, "min_score"),
         (b'{"text": "a", "min_score": 1e999}', 422, "min_score"),
         (b'{"text": "a", "explain": "yes"}', 422, "explain"),
-        (b'{"text": "1 2 3 4 5 6 7 8 9"}', 422, "text 0 has 9 words"),
-        (b'{"texts": ["a", "1 2 3 4 5 6 7 8 9"]}', 422, "text 1 has 9 words"),
+        (b'{"text": "1 2 3 4 5 6 7 8 9"}', 422, "Text 0 has 9 words"),
+        (b'{"texts": ["a", "1 2 3 4 5 6 7 8 9"]}', 422, "Text 1 has 9 words"),
         (json.dumps({"text": "日" * 257}).encode(), 422, "257 characters"),
         (json.dumps({"texts": ["a"] * 21}).encode(), 422, "21 texts"),
         (json.dumps({"texts": ["a"] * 3, "explain": True}).encode(), 422, "with explanations"),
@@ -156,18 +156,18 @@ def test_effort_is_passed_on_and_has_a_default_and_a_limit(another):
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_bad_requests_are_told_what_is_wrong(server, body, status, says):
+def test_refusals_say_what_is_wrong(server, body, status, says):
     assert says in problem_of(server.predict(body), status)
     assert server.predict(text="red").status_code == 200
 
 
-def test_limits_are_reached_without_harm(server):
+def test_requests_at_the_limits_are_accepted(server):
     assert server.predict(texts=["1 2 3 4 5 6 7 8"] * 20).status_code == 200
     assert server.predict(text="日" * 256).status_code == 200
     assert server.predict(texts=["a", "b"], explain=True).status_code == 200
 
 
-def test_a_body_that_comes_in_pieces(server):
+def test_a_chunked_body(server):
     async def pieces(size, n):
         yield b'{"text": "'
         for _ in range(n):
@@ -178,7 +178,7 @@ def test_a_body_that_comes_in_pieces(server):
     assert "20,000" in problem_of(server.predict(pieces(1000, 10_000)), 413)
 
 
-def test_other_kinds_of_bodies(server):
+def test_content_types(server):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""):
         answer = server.request("POST", "/v1/predict", content=b'{"text": "a"}', headers={"content-type": kind})
         assert "application/json" in problem_of(answer, 415)
@@ -190,16 +190,16 @@ def test_other_kinds_of_bodies(server):
 
 
 def test_other_methods_and_paths(server):
-    for method, path, allowed in (("GET", "/v1/predict", "POST"), ("DELETE", "/healthz", "GET")):
+    for method, path, allowed in (("GET", "/v1/predict", {"POST"}), ("DELETE", "/healthz", {"GET", "HEAD"})):
         answer = server.request(method, path)
-        problem_of(answer, 405)
-        assert answer.headers["allow"] == allowed
+        assert "takes" in problem_of(answer, 405)
+        assert set(answer.headers["allow"].split(", ")) == allowed
     for path in ("/nothing", "/v1/predict/", "/v1", "/page/index.html", "/../pyproject.toml", "/app.py"):
         assert "/docs" in problem_of(server.get(path), 404)
 
 
-def test_an_option_that_the_model_refuses_is_the_clients_fault(another):
-    server = another().ready()
+def test_an_option_that_the_model_refuses_is_a_422(make_server):
+    server = make_server().ready()
 
     class Choosy:
         def predict(self, *arguments, **options):
@@ -209,8 +209,8 @@ def test_an_option_that_the_model_refuses_is_the_clients_fault(another):
     assert "no such thing" in problem_of(server.predict(text="red"), 422)
 
 
-def test_a_bug_is_a_500_that_is_logged_and_tells_nothing(another):
-    server = another().ready()
+def test_a_bug_is_a_500_without_details_and_is_logged(make_server):
+    server = make_server().ready()
 
     class Broken:
         def predict(self, *arguments, **options):
@@ -221,55 +221,60 @@ def test_a_bug_is_a_500_that_is_logged_and_tells_nothing(another):
     assert "inner workings" in next(line["traceback"] for line in server.logged() if "traceback" in line)
 
 
-def test_too_many_at_a_time(another):
-    server = another(limits=Limits(max_concurrent=3, max_per_client=2, max_texts=2)).ready()
+def test_too_many_requests_and_texts(make_server):
+    server = make_server(limits=Limits(max_concurrent=3, max_per_client=2, max_texts=2)).ready()
     admission = server.app.admission
-    with admission.request("127.0.0.1"), admission.request("127.0.0.1"):
-        answer = server.predict(text="red")
-        assert "your address" in problem_of(answer, 429) and answer.headers["retry-after"] == "1"
-        with admission.request("elsewhere"):
-            answer = server.predict(text="red")
-            assert "3 requests are open" in problem_of(answer, 503) and answer.headers["retry-after"] == "1"
-        assert server.get("/healthz").status_code == 200
-    with admission.texts_of_request(3):
-        assert server.predict(text="red").status_code == 200
-        assert "texts wait" in problem_of(server.predict(texts=["red", "blue"]), 503)
+    for _ in range(2):
+        admission.add_request("127.0.0.1")
+    answer = server.predict(text="red")
+    assert "your address" in problem_of(answer, 429) and answer.headers["retry-after"] == "1"
+    admission.add_request("elsewhere")
+    answer = server.predict(text="red")
+    assert "3 requests are in flight" in problem_of(answer, 503) and answer.headers["retry-after"] == "1"
+    assert server.get("/healthz").status_code == 200
+    for client in ("127.0.0.1", "127.0.0.1", "elsewhere"):
+        admission.release(client, 0)
+    admission.add_request("elsewhere")
+    admission.add_texts(3)
+    assert server.predict(text="red").status_code == 200
+    assert "texts are waiting" in problem_of(server.predict(texts=["red", "blue"]), 503)
+    admission.release("elsewhere", 3)
     assert server.predict(texts=["red", "blue"]).status_code == 200
     assert (admission.requests, admission.texts) == (0, 0)
 
 
-def test_refused_requests_leave_nothing_behind(server):
+def test_refused_requests_are_not_counted_as_in_flight(server):
     for body in (b"", b"{}", b'{"text": "a", "k": 0}', b"x" * 30_000):
         server.predict(body)
     assert (server.app.admission.requests, server.app.admission.texts) == (0, 0)
-    assert not server.app.admission._of_client
+    assert not server.app.admission._per_client
 
 
-def test_limits_make_sense_or_are_refused():
+def test_limits_must_be_positive():
     with pytest.raises(OptionError, match="max_texts is 0"):
         Limits(max_texts=0)
 
 
-def test_the_card(server, model):
+def test_the_model_card(server, model):
     answer = server.get("/v1/model")
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     assert answer.json()["recipe"] == "centroid" and answer.json()["n_labels"] == len(model.label_names)
 
 
-def test_probes_while_it_runs(server):
+def test_probes_of_a_running_server(server):
     assert server.get("/healthz").json() == {"status": "ok"}
     assert server.get("/readyz").json() == {"status": "ready"}
 
 
-def test_probes_while_it_starts_and_stops(another, monkeypatch):
+def test_probes_while_starting_and_stopping(make_server, monkeypatch):
     may_load = threading.Event()
 
-    def load_when_told(folder):
+    def load_when_allowed(folder):
         assert may_load.wait(SECONDS)
         return shortlist.load(folder)
 
-    monkeypatch.setattr(served_model, "load", load_when_told)
-    server = another()
+    monkeypatch.setattr(served_model, "load", load_when_allowed)
+    server = make_server()
     assert server.get("/healthz").status_code == 200
     for answer in (server.get("/readyz"), server.get("/v1/model"), server.predict(text="red")):
         problem_of(answer, 503)
@@ -284,16 +289,15 @@ def test_probes_while_it_starts_and_stops(another, monkeypatch):
 
 
 def test_a_model_that_cannot_be_loaded(tmp_path):
-    failed = []
-    server = InProcess(tmp_path / "none", on_failure=lambda: failed.append(True))
-    while not failed:
+    server = InProcess(tmp_path / "none")
+    while not server.app.model_task.done():
         server.get("/healthz")
-    assert isinstance(server.app.failure, ShortlistError) and "no such model folder" in str(server.app.failure)
-    server.close()
+    with pytest.raises(ShortlistError, match="no such model folder"):
+        server.close()
 
 
-def test_figures(another):
-    server = another().ready()
+def test_metrics(make_server):
+    server = make_server().ready()
     server.predict(texts=["red", "blue"])
     server.predict(text="")
     server.predict(b"{")
@@ -320,8 +324,8 @@ def test_figures(another):
         assert line in lines, line
 
 
-def test_the_token_opens_the_api_and_nothing_else_needs_it(another):
-    server = another(token=TOKEN).ready()
+def test_the_token_is_required_for_the_api_only(make_server):
+    server = make_server(token=TOKEN).ready()
     for path in ("/v1/model", "/metrics"):
         assert server.get(path, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
         assert server.get(path, headers={"authorization": f"bearer  {TOKEN}"}).status_code == 200
@@ -337,7 +341,7 @@ def test_the_token_opens_the_api_and_nothing_else_needs_it(another):
     assert TOKEN not in str(server.logged())
 
 
-def test_where_the_token_comes_from(tmp_path, monkeypatch):
+def test_reading_the_token(tmp_path, monkeypatch):
     monkeypatch.delenv("SHORTLIST_TOKEN", raising=False)
     assert read_token(None) is None
     monkeypatch.setenv("SHORTLIST_TOKEN", "from-environment")
@@ -346,15 +350,15 @@ def test_where_the_token_comes_from(tmp_path, monkeypatch):
     assert read_token(str(tmp_path / "token")) == "from-file"
     for bad in ("", "\n", "two words", "grün"):
         (tmp_path / "token").write_text(bad)
-        with pytest.raises(OptionError, match="token is empty or"):
+        with pytest.raises(OptionError, match="token is empty or contains"):
             read_token(str(tmp_path / "token"))
     with pytest.raises(ShortlistError, match="No such file"):
         read_token(str(tmp_path / "nowhere"))
 
 
-def test_logs_are_lines_without_texts_unless_asked_for(another):
-    quiet, open_book = another(), another(log_texts=True)
-    for server in (quiet, open_book):
+def test_logs_contain_texts_only_if_asked_for(make_server):
+    quiet, with_texts = make_server(), make_server(log_texts=True)
+    for server in (quiet, with_texts):
         server.ready().predict(texts=["red secret", "blue"])
         server.get("/v1/predict?text=secret")
         server.predict(b'{"text": "secret"')
@@ -364,11 +368,11 @@ def test_logs_are_lines_without_texts_unless_asked_for(another):
     assert [(line["method"], line["path"], line["status"]) for line in lines] == [
         ("POST", "/v1/predict", 200), ("GET", "/v1/predict", 405), ("POST", "/v1/predict", 400)]  # fmt: skip
     assert lines[0]["n_texts"] == 2 and lines[0]["ms"] > 0 and lines[0]["time"].endswith("Z")
-    assert [line.get("texts") for line in open_book.logged() if line["event"] == "request"] == [
+    assert [line.get("texts") for line in with_texts.logged() if line["event"] == "request"] == [
         ["red secret", "blue"], None, None]  # fmt: skip
 
 
-def test_every_answer_forbids_what_the_page_does_not_need(server):
+def test_every_response_has_security_headers(server):
     answers = [server.get(path) for path in ("/", "/healthz", "/docs", "/nothing")]
     for answer in [*answers, server.predict(text="red"), server.predict(b"{")]:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
@@ -376,7 +380,7 @@ def test_every_answer_forbids_what_the_page_does_not_need(server):
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_the_page_is_kept_by_browsers_until_it_changes(server):
+def test_browsers_cache_the_page_until_it_changes(server):
     kinds = {"/": "text/html", "/app.js": "text/javascript", "/style.css": "text/css", "/icon.svg": "image/svg+xml"}
     for path, kind in kinds.items():
         answer = server.get(path)
@@ -389,18 +393,67 @@ def test_the_page_is_kept_by_browsers_until_it_changes(server):
         assert server.get(path, headers={"if-none-match": '"other"'}).status_code == 200
 
 
-def test_the_description_and_its_page(server):
+def test_openapi_describes_every_field(server, model):
     description = server.get("/openapi.json").json()
     assert set(description["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
-    page = server.get("/docs")
+    schemas = description["components"]["schemas"]
+    for name, schema in schemas.items():
+        for field, property in schema["properties"].items():
+            assert property["description"], (name, field)
+            assert {"type", "anyOf"} & set(property), (name, field)
+    assert set(schemas["PredictRequest"]["properties"]) == set(PredictRequest.__struct_fields__)
+    assert schemas["PredictRequest"]["properties"]["k"] == {
+        "type": "integer", "minimum": 1, "maximum": 100, "multipleOf": 1, "default": 5,
+        "description": "Maximum number of labels per text."}  # fmt: skip
+    answer = server.predict(text="red", explain=True).json()
+    assert set(answer) == set(schemas["PredictResponse"]["properties"])
+    assert set(answer["predictions"][0][0]) == set(schemas["PredictedLabel"]["properties"])
+    assert set(answer["predictions"][0][0]["words"][0]) == set(schemas["Word"]["properties"])
+    assert set(server.predict(b"{").json()) == set(schemas["ProblemDocument"]["properties"])
+    assert set(schemas["ModelCard"]["required"]) <= set(server.get("/v1/model").json())
+    assert "security" not in str(description["paths"])
+
+
+def test_openapi_with_a_token(make_server):
+    description = make_server(token=TOKEN).get("/openapi.json").json()
+    operation = description["paths"]["/v1/model"]["get"]
+    assert operation["security"] == [{"token": []}] and "401" in operation["responses"]
+    assert "security" not in description["paths"]["/healthz"]["get"]
+
+
+def test_the_docs_page(server):
+    description, page = server.get("/openapi.json").json(), server.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     for path in description["paths"]:
         assert path in page.text
+    for schema in description["components"]["schemas"].values():
+        for field in schema["properties"]:
+            assert f"<code>{field}</code>" in page.text
+    assert "integer (1 to 100)" in page.text and "list of list of PredictedLabel" in page.text
     assert "<script" not in page.text and "//cdn" not in page.text and "style=" not in page.text
 
 
-def test_asks_are_equal_when_they_can_go_together(model):
-    one, same, other = (Ask(model, None, k, 0.0, False, 1.0) for k in (5, 5, 6))
+def test_equal_calls_can_share_a_batch(model):
+    one, same, other = (PredictCall(model, None, k, 0.0, False, 1.0) for k in (5, 5, 6))
     assert one == same and hash(one) == hash(same) and one != other
-    assert Ask(model, None, 5, 0.0, True, 1.0).weight > one.weight == 1
-    assert msgspec.structs.asdict(one)["k"] == 5
+    assert PredictCall(model, None, 5, 0.0, True, 1.0).weight > one.weight == 1
+
+
+def test_a_log_that_nobody_reads_drops_lines_and_counts_them(monkeypatch):
+    monkeypatch.setattr(logs, "MAX_WAITING_LINES", 3)
+    written, may_write = [], threading.Event()
+
+    def write(data):
+        assert may_write.wait(SECONDS)
+        written.append(data)
+
+    log = logs.Log(write)
+    log.event("first")
+    until(lambda: not log._lines)  # the thread is now stuck in `write`
+    for i in range(8):
+        log.event("more", i=i)
+    may_write.set()
+    log.close()
+    lines = [json.loads(line) for line in b"".join(written).splitlines()]
+    assert [line["event"] for line in lines] == ["first", "more", "more", "more", "dropped lines"]
+    assert lines[-1]["n"] == 5

@@ -1,4 +1,4 @@
-"""Gathering requests: what waits together goes together, large requests make room, one bad text fails alone."""
+"""The batcher: waiting requests share a batch, large requests let small ones through, one bad text fails alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shortlist.serving.batching import Batcher
 
 @dataclass(frozen=True)
 class Upper:
-    """Predicts a text's capitals; `gate` holds it up, `calls` remembers what came together."""
+    """Predicts the upper-case text. `gate` delays it; `calls` records the texts of each call."""
 
     name: str = ""
     weight: int = 1
@@ -30,7 +30,7 @@ class Upper:
 
 
 def run(scenario, **options):
-    """Run a scenario with a batcher; its worker ends with it."""
+    """Run a scenario with a batcher and stop its worker."""
 
     async def inside():
         batcher = Batcher(**options)
@@ -42,13 +42,13 @@ def run(scenario, **options):
     return asyncio.run(inside())
 
 
-def test_a_request_that_is_alone_is_predicted_alone_and_at_once():
+def test_a_single_request_is_predicted_at_once():
     upper = Upper()
     assert run(lambda batcher: batcher.predict(["a", "b"], upper)) == [["A"], ["B"]]
     assert upper.calls == [["a", "b"]]
 
 
-def test_what_arrives_while_a_batch_is_predicted_makes_the_next_one():
+def test_requests_that_arrive_during_a_batch_form_the_next_one():
     upper = Upper(gate=threading.Event())
     sizes = []
 
@@ -57,7 +57,7 @@ def test_what_arrives_while_a_batch_is_predicted_makes_the_next_one():
         while not sizes:
             await asyncio.sleep(0)
         others = [asyncio.ensure_future(batcher.predict([f"t{i}"], upper)) for i in range(10)]
-        while batcher.waiting < 10:
+        while batcher.n_waiting < 10:
             await asyncio.sleep(0)
         upper.gate.set()
         return await asyncio.gather(first, *others)
@@ -68,28 +68,28 @@ def test_what_arrives_while_a_batch_is_predicted_makes_the_next_one():
     assert upper.calls == [["first"], [f"t{i}" for i in range(10)]]
 
 
-def test_a_large_request_is_cut_and_lets_small_ones_in_between():
+def test_a_large_request_is_split_and_lets_small_ones_through():
     upper = Upper()
     texts = [f"t{i}" for i in range(10)]
 
     async def scenario(batcher):
         return await asyncio.gather(batcher.predict(texts, upper), batcher.predict(["small"], upper))
 
-    large, small = run(scenario, most_texts=4)
+    large, small = run(scenario, max_texts=4)
     assert large == [[text.upper()] for text in texts] and small == [["SMALL"]]
     assert upper.calls == [texts[:4], ["small", *texts[4:7]], texts[7:]]
 
 
-def test_heavier_texts_make_smaller_batches():
+def test_heavier_texts_form_smaller_batches():
     upper = Upper(weight=4)
-    run(lambda batcher: batcher.predict([*"abc"], upper), most_texts=8)
+    run(lambda batcher: batcher.predict([*"abc"], upper), max_texts=8)
     assert upper.calls == [["a", "b"], ["c"]]
     heaviest = Upper(weight=100)
-    run(lambda batcher: batcher.predict([*"ab"], heaviest), most_texts=8)
+    run(lambda batcher: batcher.predict([*"ab"], heaviest), max_texts=8)
     assert heaviest.calls == [["a"], ["b"]]
 
 
-def test_other_settings_are_another_call():
+def test_different_options_are_separate_calls():
     one, other = Upper("one"), Upper("other")
 
     async def scenario(batcher):
@@ -112,13 +112,13 @@ def test_one_bad_text_fails_alone():
     assert isinstance(bad, RuntimeError)
 
 
-def test_no_texts_no_work():
+def test_no_texts_cause_no_call():
     upper = Upper()
     assert run(lambda batcher: batcher.predict([], upper)) == []
     assert upper.calls == []
 
 
-def test_a_request_that_was_given_up_is_not_predicted():
+def test_a_cancelled_request_is_not_predicted():
     upper = Upper(gate=threading.Event())
 
     async def scenario(batcher):

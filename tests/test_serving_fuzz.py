@@ -1,4 +1,4 @@
-"""Requests made up from the server's own description, right and wrong ones: always a clear answer, never a failure."""
+"""Requests generated from the OpenAPI description, valid and invalid: the responses match it, and none is a 500."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from serving import InProcess, save_model
 from shortlist.serving.limits import Limits
 
 
-class _Together:
-    """The application for schemathesis, which calls it from an event loop of its own."""
+class OnAnotherLoop:
+    """The application for schemathesis, which calls it from its own event loop."""
 
     def __init__(self, server: InProcess) -> None:
         self.server = server
@@ -28,7 +28,7 @@ class _Together:
         caller = asyncio.get_running_loop()
 
         def there(call):
-            """A function that, awaited on the application's loop, runs on the caller's."""
+            """Run `call` on the caller's loop when it is awaited on the application's."""
 
             async def across(*arguments):
                 return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(*arguments), caller))
@@ -48,7 +48,7 @@ class _Together:
 def described(tmp_path_factory):
     folder = save_model(tmp_path_factory.mktemp("fuzz") / "model")
     server = InProcess(folder, limits=Limits(max_words=50)).ready()
-    together = _Together(server)
+    together = OnAnotherLoop(server)
     yield schemathesis.openapi.from_asgi("/openapi.json", together)
     together.close()
 
@@ -65,10 +65,10 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
         *((path, 1, POSITIVE) for path in ("/v1/model", "/metrics", "/healthz", "/readyz")),  # nothing to vary
     ],
 )
-def test_requests_made_up_from_the_description(described, path, examples, mode):
+def test_generated_requests(described, path, examples, mode):
     operation = next(found.ok() for found in described.get_all_operations() if found.ok().path == path)
 
-    # Not schemathesis' own way to make tests: its release of today does not know pytest's release of today.
+    # Not schemathesis' pytest integration: this release does not support this pytest.
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     def check(case):

@@ -1,6 +1,6 @@
-"""The page of `shortlist serve`, in a real browser: Debian's Chromium, without a window.
+"""The page of `shortlist serve`, in headless Chromium.
 
-Most tests talk to a server without a model (`fake_server.py`), which can be told to be slow, busy or broken.
+Most tests use a server without a model (`fake_server.py`), which can be made slow, busy or broken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fake_server import CARD, NAMES, FakeServer
 
 pytestmark = pytest.mark.slow
 
-MOVED_NOTHING = {"words": [{"start": 0, "end": 5, "moved": 0.0}]}
+NO_EFFECT = {"words": [{"start": 0, "end": 5, "moved": 0.0}]}
 
 
 @pytest.fixture
@@ -28,26 +28,28 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def open_page(browser, server):
-    """Opens the page in a browser of its own; at the end, nothing may have gone wrong or left for elsewhere."""
-    contexts, troubles, strangers = [], [], []
+    """Open the page in a new browser context. At the end, check for errors and for requests to other hosts."""
+    contexts, errors, foreign_requests = [], [], []
 
     def open_(address: str = "", url: str = server.url, **options: Any) -> Any:
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         own = url + "/"
-        page.on("request", lambda request: None if request.url.startswith(own) else strangers.append(request.url))
+        page.on(
+            "request", lambda request: None if request.url.startswith(own) else foreign_requests.append(request.url)
+        )
         page.goto(own + address)
         return page
 
     yield open_
     for context in contexts:
         context.close()
-    # Chromium itself notes answers such as 503; the page cannot keep it from doing so.
-    assert [trouble for trouble in troubles if not trouble.startswith("Failed to load resource")] == []
-    assert strangers == []
+    # Chromium itself logs responses such as 503.
+    assert [error for error in errors if not error.startswith("Failed to load resource")] == []
+    assert foreign_requests == []
 
 
 @pytest.fixture
@@ -68,9 +70,9 @@ def best(page: Any, label: str) -> None:
 
 
 def words(page: Any) -> dict[str, str]:
-    """The words on show, with what each speaks: for, against or neutral."""
-    told = "spans => spans.map((span) => [span.textContent, span.className])"
-    spans = page.locator("#words .word").evaluate_all(told)
+    """The words shown, each with its class: for, against or neutral."""
+    script = "spans => spans.map((span) => [span.textContent, span.className])"
+    spans = page.locator("#words .word").evaluate_all(script)
     return {text: kind.removeprefix("word ") for text, kind in spans}
 
 
@@ -86,28 +88,28 @@ class TestTyping:
         expect(rows(page)).to_have_count(5)
         expect(rows(page).first).to_contain_text("81.8%")
         expect(rows(page).first).to_contain_text("I21")
-        expect(page.locator("#timing")).to_have_text(re.compile(r"^0\.61 ms in the server, [\d.]+ ms there and back$"))
+        expect(page.locator("#timing")).to_have_text(re.compile(r"^0\.61 ms in the server, [\d.]+ ms round trip$"))
         page.locator("#text").fill("broken wrist")
         best(page, "S62")
 
     def test_bars_are_as_long_as_the_scores(self, page):
         page.locator("#text").fill("broken wrist")
         best(page, "S62")
-        told = "bars => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
-        shares = page.locator("#labels .bar").evaluate_all(told)
+        script = "bars => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+        shares = page.locator("#labels .bar").evaluate_all(script)
         assert shares[0] == pytest.approx(0.9526, abs=1e-3)
         assert shares == sorted(shares, reverse=True)
 
-    def test_one_request_under_way_and_only_the_newest_waits(self, page, server):
+    def test_one_request_in_flight_and_only_the_newest_waits(self, page, server):
         server.gate.clear()
         with page.expect_request("**/v1/predict"):
             page.keyboard.type("h")
         page.keyboard.type("eart attack")
         server.gate.set()
         best(page, "I21")
-        assert server.asked_texts() == ["h", "heart attack"]
+        assert server.request_texts() == ["h", "heart attack"]
 
-    def test_an_answer_to_a_text_that_is_gone_is_not_shown(self, page, server):
+    def test_the_answer_to_a_deleted_text_is_not_shown(self, page, server):
         server.gate.clear()
         with page.expect_request("**/v1/predict"):
             page.locator("#text").fill("heart attack")
@@ -120,51 +122,53 @@ class TestTyping:
         expect(page.locator("#answer")).to_be_hidden()
         page.locator("#text").fill("broken wrist")
         best(page, "S62")
-        assert server.asked_texts() == ["heart attack", "bee", "broken wrist"]
+        assert server.request_texts() == ["heart attack", "bee", "broken wrist"]
 
-    def test_how_many_and_how_sure(self, page, server):
+    def test_number_of_labels_and_minimum_score(self, page, server):
         page.locator("#text").fill("heart attack")
         best(page, "I21")
         page.locator(".count label").nth(1).click()
         expect(rows(page)).to_have_count(len(NAMES))
-        page.locator("#least").fill("0.5")
+        page.locator("#min-score").fill("0.5")
         expect(rows(page)).to_have_count(2)
-        expect(page.locator("#least-shown")).to_have_text("50%")
-        page.locator("#least").fill("0.95")
-        expect(page.locator("#none")).to_have_text("No label scores 95% or more.")
-        assert (server.asked[-1]["k"], server.asked[-1]["min_score"]) == (10, 0.95)
+        expect(page.locator("#min-score-value")).to_have_text("50%")
+        page.locator("#min-score").fill("0.95")
+        expect(page.locator("#no-labels")).to_have_text("No label scores 95% or more.")
+        assert (server.requests[-1]["k"], server.requests[-1]["min_score"]) == (10, 0.95)
 
-    def test_unknown_words_are_said_to_be_so(self, page):
+    def test_unknown_words(self, page):
         page.keyboard.type("xyzzy")
-        expect(page.locator("#none")).to_have_text("No word of it is known to the model.")
+        expect(page.locator("#no-labels")).to_have_text("The model knows none of these words.")
 
-    @pytest.mark.parametrize(("explanation", "told"), [(MOVED_NOTHING, True), ({"words": []}, True), ({}, False)])
-    def test_labels_without_words(self, page, explanation, told):
-        """A model that guesses without knowing a word says so; one that does not explain does not."""
+    @pytest.mark.parametrize(("explanation", "is_guess"), [(NO_EFFECT, True), ({"words": []}, True), ({}, False)])
+    def test_labels_without_words(self, page, explanation, is_guess):
+        """The page says that labels are a guess if the explanation shows no effect."""
         guess = {"label": "I21", "name": NAMES["I21"], "score": 0.1, **explanation}
         page.route("**/v1/predict", lambda route: route.fulfill(json={"predictions": [[guess]]}))
         page.keyboard.type("xyzzy")
         best(page, "I21")
         expect(page.locator("#words")).to_have_text("xyzzy")
-        expect(page.locator("#unknown")).to_be_visible(visible=told)
+        expect(page.locator("#unknown")).to_be_visible(visible=is_guess)
 
     def test_html_stays_text(self, page, server):
         server.problems.append((500, {"title": "<b>Oh</b>", "detail": "<script>alert(1)</script>"}, {}))
         page.locator("#text").fill("html <i>")
         expect(page.locator("#notice")).to_contain_text("<script>alert(1)</script>")
-        page.locator("#again").click()
+        page.locator("#retry").click()
         best(page, "X1")
         expect(page.locator("#why-label")).to_have_text(NAMES["X1"])
         expect(page.locator("#words")).to_have_text("html <i>")
         assert page.locator("#answer img, #answer b, #answer i, #notice b, #notice script").count() == 0
 
-    def test_what_is_read_aloud_comes_after_a_pause(self, page):
+    def test_screen_readers_hear_the_result(self, page):
         page.keyboard.type("heart attack")
-        expect(page.locator("#told")).to_have_text(re.compile(r"^5 labels\. Best: Acute myocardial infarction, 82%"))
+        expect(page.locator("#announcement")).to_have_text(
+            re.compile(r"^5 labels\. Best: Acute myocardial infarction, 82%")
+        )
 
 
 class TestWords:
-    def test_hovering_recolours_and_leaving_goes_back_to_the_best(self, page):
+    def test_hovering_over_a_label_colours_its_words(self, page):
         page.keyboard.type("heart attack")
         best(page, "I21")
         assert words(page) == {"heart": "for", "attack": "for"}
@@ -172,18 +176,18 @@ class TestWords:
         expect(page.locator("#why-label")).to_have_text(NAMES["I50"])
         assert words(page) == {"heart": "for", "attack": "against"}
         assert selected(page) == NAMES["I50"]
-        expect(page.locator("#words-told")).to_have_text("Strongest words for it: heart +3.5. Against it: attack −1.5.")
+        expect(page.locator("#words-summary")).to_have_text("For: heart +3.5. Against: attack −1.5.")
         page.locator("h1").hover()
         expect(page.locator("#why-label")).to_have_text(NAMES["I21"])
 
-    def test_colour_is_not_alone(self, page):
+    def test_effects_are_not_shown_by_colour_alone(self, page):
         page.keyboard.type("heart attack")
         best(page, "I21")
         rows(page).filter(has_text=NAMES["I50"]).hover()
         spans = page.locator("#words .word")
         expect(spans.nth(0)).to_have_attribute("data-moved", "+3.5")
         expect(spans.nth(1)).to_have_attribute("data-moved", "−1.5")
-        expect(spans.nth(1)).to_have_attribute("title", "speaks against it")
+        expect(spans.nth(1)).to_have_attribute("title", "against the label")
         styles = spans.evaluate_all("spans => spans.map((span) => getComputedStyle(span).borderBottomStyle)")
         assert styles == ["solid", "dashed"]
 
@@ -201,36 +205,36 @@ class TestWords:
 
 
 class TestShuffling:
-    def test_order_that_matters(self, page, server):
+    def test_shuffling_changes_the_labels(self, page, server):
         page.keyboard.type("first heart")
         best(page, "I21")
         page.locator("#shuffle").click()
         expect(page.locator("#text")).to_have_value("heart first")
         expect(page.locator("#shuffled")).to_have_text(
-            "Another best label: 5 of 5 labels kept, no score of theirs moved by more than 46.2 points."
+            "Different best label: 5 of 5 labels kept, scores changed by up to 46.2 points."
         )
-        expect(rows(page).nth(1)).to_contain_text("▼ was number 1")
-        assert server.asked[-1]["texts"] == ["heart first", "first heart"]
+        expect(rows(page).nth(1)).to_contain_text("▼ was #1")
+        assert server.requests[-1]["texts"] == ["heart first", "first heart"]
         page.locator("#undo").click()
         expect(page.locator("#text")).to_have_value("first heart")
         best(page, "I21")
         expect(page.locator("#shuffled")).to_be_hidden()
         expect(page.locator("#undo")).to_be_hidden()
 
-    def test_order_that_does_not(self, page):
+    def test_shuffling_changes_nothing(self, page):
         typed = "heart attack and a broken wrist"
         page.keyboard.type(typed)
-        for _ in range(3):  # the comparison stays with what was typed
+        for _ in range(3):  # always compared with the typed text
             before = page.locator("#text").input_value()
             page.keyboard.press("Control+Enter")
-            expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score moved.")
+            expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score changed.")
             mixed = page.locator("#text").input_value()
             assert mixed != before
             assert sorted(mixed.split()) == sorted(typed.split())
         page.keyboard.press("Escape")
         expect(page.locator("#text")).to_have_value(typed)
 
-    def test_typing_on_takes_the_shuffled_text_as_typed(self, page):
+    def test_typing_after_a_shuffle_keeps_the_new_order(self, page):
         page.keyboard.type("heart attack")
         page.keyboard.press("Control+Enter")
         expect(page.locator("#undo")).to_be_visible()
@@ -244,8 +248,8 @@ class TestShuffling:
         expect(page.locator("#shuffle")).to_be_disabled()
 
 
-class TestTrouble:
-    def test_an_error_is_shown_and_recovered_from(self, page, server):
+class TestErrors:
+    def test_an_error_is_shown_until_the_next_answer(self, page, server):
         page.locator("#text").fill("heart attack")
         best(page, "I21")
         server.problems.append((422, {"title": "Too long", "detail": "the text is too long"}, {}))
@@ -258,30 +262,30 @@ class TestTrouble:
         expect(page.locator("#notice")).to_be_hidden()
         expect(page.locator("#answer")).not_to_have_class("stale")
 
-    def test_an_answer_that_is_no_json(self, page):
+    def test_a_response_that_is_not_json(self, page):
         page.route("**/v1/predict", lambda route: route.fulfill(status=502, body="<html>Bad gateway"))
         page.locator("#text").fill("bee")
-        expect(page.locator("#notice")).to_contain_text("Its status was 502.")
+        expect(page.locator("#notice")).to_contain_text("Status 502.")
 
     @pytest.mark.parametrize("status", [429, 503])
-    def test_busy_tries_again_by_itself(self, page, server, status):
+    def test_busy_is_retried_automatically(self, page, server, status):
         server.problems += [(status, {"title": "Busy"}, {"Retry-After": "0"})] * 2
         page.locator("#text").fill("bee")
         best(page, "T63.44")
         expect(page.locator("#notice")).to_be_hidden()
-        assert server.asked_texts() == ["bee"] * 3
+        assert server.request_texts() == ["bee"] * 3
 
-    def test_busy_is_said_and_not_hammered(self, page, server):
+    def test_busy_is_shown_and_retry_after_is_respected(self, page, server):
         server.problems.append((503, {"title": "Busy"}, {"Retry-After": "30"}))
         page.locator("#text").fill("bee")
         expect(page.locator("#notice")).to_contain_text("The server is busy.")
         page.locator("#text").fill("broken wrist")
-        assert server.asked_texts() == ["bee"]
-        page.locator("#again").click()
+        assert server.request_texts() == ["bee"]
+        page.locator("#retry").click()
         best(page, "S62")
-        assert server.asked_texts() == ["bee", "broken wrist"]
+        assert server.request_texts() == ["bee", "broken wrist"]
 
-    def test_a_network_that_fails(self, page):
+    def test_a_network_failure(self, page):
         page.locator("#text").fill("heart")
         best(page, "I50")
         page.context.set_offline(True)
@@ -294,7 +298,7 @@ class TestTrouble:
         best(page, "I21")
         expect(page.locator("#notice")).to_be_hidden()
 
-    def test_a_token_is_asked_for_and_kept(self, page, server):
+    def test_the_token_form(self, page, server):
         server.token = "open sesame"
         page.reload()
         form = page.locator("#token")
@@ -313,8 +317,8 @@ class TestTrouble:
         best(page, "T63.44")
 
 
-class TestAddress:
-    def test_an_address_holds_the_text(self, open_page):
+class TestUrl:
+    def test_the_url_holds_the_text(self, open_page):
         page = open_page("#q=broken+wrist+%2B+50%25")
         expect(page.locator("#text")).to_have_value("broken wrist + 50%")
         best(page, "S62")
@@ -324,7 +328,7 @@ class TestAddress:
         page.reload()
         best(page, "T63.44")
 
-    def test_examples_and_the_way_back(self, page):
+    def test_examples_and_the_back_button(self, page):
         for example in CARD["examples"][:2]:
             page.get_by_role("button", name=example).click()
             expect(page.locator("#text")).to_have_value(example)
@@ -339,25 +343,28 @@ class TestAddress:
 
 
 class TestCard:
-    def test_it_shows_what_there_is(self, page):
+    def test_all_fields(self, page):
         card = page.locator("#card")
-        for told in ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765", "12 of 800"):
-            expect(card).to_contain_text(told)
+        facts = ("InceptionXML+", "46,881", "18,052", "46.3 MB", "Nov 15, 2026", "83.41", "98,765", "12 of 800")
+        for text in facts:
+            expect(card).to_contain_text(text)
         expect(card.get_by_role("img")).to_have_attribute("aria-label", re.compile("score 50%, right 53%"))
-        expect(card.get_by_text("Candidates")).to_be_hidden()
+        expect(card.get_by_text("Reranked")).to_be_hidden()
         card.get_by_text("Options").click()
-        expect(card.get_by_text("Candidates")).to_be_visible()
+        expect(card.get_by_text("Reranked")).to_be_visible()
 
     @pytest.mark.parametrize("card", [{}, {"recipe": "centroid", "scores": {}, "calibration": None, "examples": []}])
-    def test_and_does_without_the_rest(self, page, server, card):
+    def test_missing_fields(self, page, server, card):
         server.card = card
         page.reload()
+        expect(page.locator("#examples")).to_be_hidden()
+        expect(page.locator("#text")).to_have_attribute("placeholder", "Type a short text")
+        expect(page.locator("#invitation")).to_contain_text("Start typing")
         page.locator("#text").fill("bee")
         best(page, "T63.44")
-        expect(page.locator("#examples")).to_be_hidden()
 
 
-class TestEverybody:
+class TestAccessibility:
     def test_with_the_keyboard_alone(self, page):
         press, text = page.keyboard.press, page.locator("#text")
         expect(text).to_be_focused()
@@ -392,7 +399,7 @@ class TestEverybody:
         expect(rows(page)).to_have_count(len(NAMES))
         press("Tab")
         press("ArrowRight")
-        expect(page.locator("#least-shown")).to_have_text("5%")
+        expect(page.locator("#min-score-value")).to_have_text("5%")
         press("Tab")
         expect(rows(page).nth(0)).to_be_focused()
         press("ArrowUp")
@@ -402,7 +409,9 @@ class TestEverybody:
         page.keyboard.type("heart attack")
         best(page, "I21")
         rows(page).nth(4).focus()
-        page.locator("#least").evaluate("slider => { slider.value = 0.5; slider.dispatchEvent(new Event('input')); }")
+        page.locator("#min-score").evaluate(
+            "slider => { slider.value = 0.5; slider.dispatchEvent(new Event('input')); }"
+        )
         expect(rows(page)).to_have_count(2)
         expect(rows(page).nth(1)).to_be_focused()
 
@@ -426,7 +435,7 @@ class TestEverybody:
         expect(page.locator("#shuffled")).to_be_visible()
         page.locator("#card > summary").tap()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
-        targets = page.locator("button:visible, summary:visible, #labels li, .count input, #least, #text")
+        targets = page.locator("button:visible, summary:visible, #labels li, .count input, #min-score, #text")
         boxes = [target.bounding_box() for target in targets.all()]
         assert len(boxes) > 12
         assert min(min(box["width"], box["height"]) for box in boxes) >= 44
@@ -444,7 +453,7 @@ class TestEverybody:
         server.problems.append((500, {"title": "Broken"}, {}))
         page.locator("#text").fill("bee")
         expect(page.locator("#notice")).to_be_visible()
-        assert_contrast(page, "#notice p,#again", 4.5)
+        assert_contrast(page, "#notice p,#retry", 4.5)
         server.token = "secret"
         page.locator("#text").fill("bee sting")
         expect(page.locator("#token")).to_be_visible()
@@ -452,7 +461,7 @@ class TestEverybody:
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 25)"
         assert dark == (scheme == "dark")
 
-    def test_less_motion_and_paper(self, open_page):
+    def test_reduced_motion_and_print(self, open_page):
         page = open_page("#q=heart", reduced_motion="reduce")
         best(page, "I50")
         duration = "getComputedStyle(document.querySelector('.bar'), '::before').transitionDuration"
@@ -477,16 +486,16 @@ def test_the_real_server(open_page, tmp_path):
         assert {found["RED"], found["shoes"]} & {"for"}
         assert set(found) == {"the", "RED", "shoes"}
         page.locator("#shuffle").click()
-        expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score moved.")
+        expect(page.locator("#shuffled")).to_have_text("Same best label: 5 of 5 labels kept, no score changed.")
         page.locator("#text").fill("xyzzy")
-        expect(page.locator("#none")).to_have_text("No word of it is known to the model.")
+        expect(page.locator("#no-labels")).to_have_text("The model knows none of these words.")
         page.locator("#text").fill("red " * 5000)
         expect(page.locator("#notice")).to_contain_text("words")
 
 
 READABLE = (
-    "h1,h2,h2 > em,#tagline,.ask > label,#text,#shuffle,#undo,.examples > button,#timing,#shuffled,.words,.word,"
-    ".legend,.count span,.least,.name,.score,.id > code,.keys,kbd,dt,dd,figcaption,summary"
+    "h1,h2,h2 > em,#tagline,.input > label,#text,#shuffle,#undo,.examples > button,#timing,#shuffled,.words,.word,"
+    ".legend,.count span,.min-score,.name,.score,.id > code,.keys,kbd,dt,dd,figcaption,summary"
 )
 CONTRASTS = """
 (selectors) => {
@@ -519,7 +528,7 @@ CONTRASTS = """
 """
 
 
-def assert_contrast(page: Any, selectors: str, least: float) -> None:
-    """Every element that a selector finds is told from what lies behind it, by WCAG's ratio of luminances."""
+def assert_contrast(page: Any, selectors: str, min_ratio: float) -> None:
+    """Every element that a selector finds has WCAG's contrast ratio to its background."""
     ratios = page.evaluate(CONTRASTS, selectors)
-    assert [(what, round(ratio, 2)) for what, ratio in ratios if ratio < least] == []
+    assert [(what, round(ratio, 2)) for what, ratio in ratios if ratio < min_ratio] == []

@@ -1,4 +1,4 @@
-"""The server as a process: signals, new models under load, clients that misbehave, more load than it can bear."""
+"""The server as a process: signals, reloading under load, misbehaving clients, overload."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def folder(tmp_path):
     return save_model(tmp_path / "model")
 
 
-class Constantly:
-    """Clients that ask all the time, each over one connection, and keep what they were told."""
+class Load:
+    """Clients that send requests all the time, each over one connection, and keep the responses."""
 
     def __init__(self, served, clients=4):
         self.served, self.over = served, threading.Event()
@@ -58,15 +58,15 @@ class Constantly:
             thread.join(SECONDS)
 
     def labels(self):
-        """The sets of labels that answers were made of, in order of time."""
+        """The set of labels in each response, in order of time."""
         assert {status for status, _ in self.answers} == {200}, [pair for pair in self.answers if pair[0] != 200][:3]
         rows = [json.loads(body)["predictions"] for _, body in self.answers]
         return [frozenset(p["label"] for row in rows for p in row) for rows in rows]
 
 
 @pytest.mark.parametrize("how", ["signal", "watch"])
-def test_a_new_model_takes_over_without_one_failed_request(folder, how):
-    with serving(folder, *(["--watch"] if how == "watch" else [])) as served, Constantly(served) as clients:
+def test_reloading_fails_no_request(folder, how):
+    with serving(folder, *(["--watch"] if how == "watch" else [])) as served, Load(served) as clients:
         until(lambda: len(clients.answers) > 20)
         save_model(folder, colours=("black", "white"))
         if how == "signal":
@@ -78,11 +78,11 @@ def test_a_new_model_takes_over_without_one_failed_request(folder, how):
     old, new = {"red", "blue", "green"}, {"black", "white"}
     labels = clients.labels()
     assert labels[0] >= old and labels[-1] >= new
-    assert all(bool(found & old) != bool(found & new) for found in labels), "an answer came from two models"
+    assert all(bool(found & old) != bool(found & new) for found in labels), "a response came from two models"
 
 
-def put_in_place(path, content):
-    """A new file instead of the old one. (To write into the old one would change memory that the server has mapped.)"""
+def replace_file(path, content):
+    """Replace a file. (Writing into the old one would change memory that the server has mapped.)"""
     beside = path.with_name(f".{path.name}")
     beside.write_bytes(content)
     beside.replace(path)
@@ -90,9 +90,9 @@ def put_in_place(path, content):
 
 @pytest.mark.parametrize("how", ["signal", "watch"])
 def test_a_damaged_model_does_not_replace_a_good_one(folder, how):
-    with serving(folder, *(["--watch"] if how == "watch" else [])) as served, Constantly(served) as clients:
+    with serving(folder, *(["--watch"] if how == "watch" else [])) as served, Load(served) as clients:
         victim = next(path for path in folder.iterdir() if path.suffix == ".safetensors")
-        put_in_place(victim, victim.read_bytes()[:-1] + b"?")
+        replace_file(victim, victim.read_bytes()[:-1] + b"?")
         if how == "signal":
             served.process.send_signal(signal.SIGHUP)
         until(lambda: served.metric(FAILURE) == 1)
@@ -100,19 +100,19 @@ def test_a_damaged_model_does_not_replace_a_good_one(folder, how):
         errors = [line for line in served.logged() if line["level"] == "error"]
         until(lambda: len(clients.answers) > 20)
         for path in save_model(folder.with_name("good"), colours=("black", "white")).iterdir():
-            put_in_place(folder / path.name, path.read_bytes())  # file by file, as rsync does
+            replace_file(folder / path.name, path.read_bytes())  # file by file, as rsync does
         if how == "signal":
             served.process.send_signal(signal.SIGHUP)
         until(lambda: served.metric(SUCCESS) == 2)
         assert served.predict(text="white hat", k=1)[1]["predictions"][0][0]["label"] in ("white", "hat")
         clients.__exit__()
     assert clients.labels()
-    assert "the model in use stays" in errors[0]["event"] and "Fetch it again" in errors[0]["error"]
+    assert "the current model stays in use" in errors[0]["event"] and "Fetch it again" in errors[0]["error"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_open_requests_finish(folder, number):
-    with serving(folder, seconds_a_batch=0.3) as served, ThreadPoolExecutor(20) as pool:
+def test_a_signal_lets_requests_in_flight_finish(folder, number):
+    with serving(folder, batch_seconds=0.3) as served, ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(served.predict, text=f"red hat {i}") for i in range(20)]
         until(lambda: served.metric("shortlist_open_requests") == 20)
         served.process.send_signal(number)
@@ -124,27 +124,27 @@ def test_a_signal_lets_open_requests_finish(folder, number):
     assert events == ["listening", "model loaded", "stopping", "stopped"]
 
 
-def test_a_stop_does_not_wait_for_a_model_that_is_being_loaded(folder):
-    with serving(folder, seconds_to_reload=600) as served:
+def test_a_stop_does_not_wait_for_a_model_to_load(folder):
+    with serving(folder, reload_seconds=600) as served:
         served.process.send_signal(signal.SIGHUP)
         assert served.predict(text="red hat")[0] == 200
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(SECONDS) == 0
 
 
-def test_with_a_delay_load_balancers_hear_of_the_stop_first(folder):
+def test_drain_delay_reports_not_ready_first(folder):
     with serving(folder, "--drain-delay", "600") as served:
         served.process.send_signal(signal.SIGTERM)
         until(lambda: served.call("GET", "/readyz")[0] == 503)
         assert served.call("GET", "/healthz")[0] == 200
         assert served.predict(text="red hat")[0] == 200
-        served.process.send_signal(signal.SIGTERM)  # a second one does not wait
+        served.process.send_signal(signal.SIGTERM)  # the second one stops at once
         assert served.process.wait(SECONDS) == 0
 
 
-def test_more_than_it_can_bear_is_refused_not_lost(folder):
+def test_overload_is_refused_not_lost(folder):
     limits = ("--max-concurrent", "8", "--max-per-client", "8")
-    with serving(folder, *limits, seconds_a_batch=0.05) as served, ThreadPoolExecutor(80) as pool:
+    with serving(folder, *limits, batch_seconds=0.05) as served, ThreadPoolExecutor(80) as pool:
         before = served.memory()
         statuses = [status for status, _ in pool.map(lambda i: served.predict(text=f"hat {i}"), range(800))]
         assert set(statuses) == {200, 503}
@@ -154,7 +154,7 @@ def test_more_than_it_can_bear_is_refused_not_lost(folder):
         assert served.memory() < before + 50
 
 
-def test_more_connections_than_it_takes_are_told_so(folder):
+def test_too_many_connections_are_refused(folder):
     with serving(folder, "--max-concurrent", "2") as served:
         idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(8)]
         status, body = served.call("GET", "/healthz")
@@ -164,8 +164,8 @@ def test_more_connections_than_it_takes_are_told_so(folder):
         until(lambda: served.call("GET", "/healthz")[0] == 200)
 
 
-def raw(served, *pieces, then_read=True):
-    """Send bytes as they are, and read until the server closes the connection."""
+def raw(served, *pieces):
+    """Send raw bytes and read until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=SECONDS) as connection:
         received = b""
         try:
@@ -179,50 +179,50 @@ def raw(served, *pieces, then_read=True):
 
 
 def refusal(received):
-    """The status and the detail of a problem document that came as raw bytes."""
+    """The status and the detail of a raw response with a problem document."""
     head, _, body = received.partition(b"\r\n\r\n")
     assert b"content-type: application/problem+json" in head, received[:500]
     return int(head.split()[1]), json.loads(body)["detail"]
 
 
-def test_slow_and_endless_clients_are_cut_off(folder):
+def test_slow_and_endless_requests_are_cut_off(folder):
     head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-    with serving(folder, seconds_to_send=0.5, seconds_to_fetch=0.5) as served:
+    with serving(folder, request_seconds=0.5, response_seconds=0.5) as served:
         for pieces in ((), (b"POST /v1/pre",), (head,), (head + b"content-length: 50\r\n\r\n", b'{"text"')):
             status, detail = refusal(raw(served, *pieces))
             assert status == 408 and "0.5 seconds" in detail
         endless = (b"x-filler: " + b"a" * 10_000 + b"\r\n" for _ in range(10_000))
         received = raw(served, b"GET /healthz HTTP/1.1\r\n", *endless)
-        assert not received or refusal(received)[0] == 431  # not there if the connection was reset before it was read
+        assert not received or refusal(received)[0] == 431  # lost if the connection was reset before it was read
         status, detail = refusal(raw(served, b"HELLO\r\n\r\n"))
         assert status == 400 and "HTTP" in detail
-        # A connection that was used before has the same patience.
+        # The same timeout holds for a connection that was used before.
         answered = raw(served, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", b"GET /heal")
         assert b" 200 OK" in answered and b" 408 " in answered
         assert served.predict(text="red hat")[0] == 200
         until(lambda: served.metric("shortlist_open_requests") == 0)
 
 
-def test_a_client_that_does_not_fetch_its_answers(folder):
+def test_a_client_that_does_not_read_its_responses(folder):
     body = json.dumps({"texts": ["red shoes"] * 1000, "k": 100}).encode()
     request = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     request += b"content-length: %d\r\n\r\n" % len(body) + body
-    with serving(folder, "--max-texts", "1000", seconds_to_fetch=0.5) as served:
-        lazy = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]
-        for connection in lazy:
+    with serving(folder, "--max-texts", "1000", response_seconds=0.5) as served:
+        idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]
+        for connection in idle:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         before = served.memory()
-        for connection in lazy:
+        for connection in idle:
             for _ in range(5):
                 connection.sendall(request)
         until(lambda: served.metric("shortlist_open_requests") == 0 and served.metric("shortlist_texts_total") > 0)
         assert served.predict(text="red hat")[0] == 200
         assert served.memory() < before + 50
-        for connection in lazy:
+        for connection in idle:
             connection.close()
 
 
-def test_abuse_leaves_memory_where_it_was(folder):
+def test_abuse_does_not_grow_memory(folder):
     def stream(kilobytes):
         yield b'{"text": "'
         for _ in range(kilobytes):
@@ -233,7 +233,7 @@ def test_abuse_leaves_memory_where_it_was(folder):
         bodies = [stream(20_000), b"x" * 3_000_000, b'{"texts": [' + b'"a",' * 200_000 + b'"a"]}', b"[" * 900_000]
         try:
             return served.call("POST", "/v1/predict", bodies[i % len(bodies)], JSON)[0]
-        except ConnectionError:  # refused before all of it was sent
+        except ConnectionError:  # refused before the whole body was sent
             return 413
 
     with serving(folder) as served, ThreadPoolExecutor(8) as pool:
@@ -257,7 +257,7 @@ def test_the_token_comes_from_the_environment_or_a_file(folder, tmp_path):
             assert token not in served.log.read_text()
 
 
-def test_a_log_that_nobody_reads_stops_nothing(folder):
+def test_a_log_that_nobody_reads_does_not_block(folder):
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "shortlist", "serve", str(folder), "--port", "0", "--log-texts"]
     process = subprocess.Popen(command, stderr=writing)
@@ -268,7 +268,7 @@ def test_a_log_that_nobody_reads_stops_nothing(folder):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
             body = json.dumps({"texts": ["red hat " + "x" * 500] * 100})
             ready = 0
-            while ready < 20:  # twenty answers are a megabyte of log, a pipe holds 64 kB
+            while ready < 20:  # twenty responses log a megabyte; a pipe holds 64 kB
                 connection.request("POST", "/v1/predict", body, JSON)
                 answer = connection.getresponse()
                 answer.read()
@@ -289,7 +289,7 @@ def test_a_log_that_nobody_reads_stops_nothing(folder):
         (["MODEL", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
     ],
 )
-def test_what_cannot_be_served_is_said_and_exits_with_2(folder, arguments, says):
+def test_startup_errors_exit_with_2(folder, arguments, says):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         known = {"MODEL": str(folder), "TAKEN": str(taken.getsockname()[1])}
         command = [sys.executable, "-m", "shortlist", "serve", *(known.get(given, given) for given in arguments)]

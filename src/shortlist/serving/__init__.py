@@ -1,1 +1,1 @@
-"""A trained model at work: over HTTP, or on whole files."""
+"""The HTTP server and its page."""

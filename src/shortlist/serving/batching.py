@@ -1,7 +1,7 @@
-"""Small concurrent requests are predicted together, without any of them waiting for company.
+"""Micro-batching without a timer: no request waits for others to arrive.
 
-While a batch is being predicted, in a thread of its own, whatever arrives gathers and makes the next batch. A server
-with nothing to do predicts at once; the more there is to do, the larger the batches become by themselves.
+One worker thread predicts. While it is busy, arriving requests queue up and form the next batch. An idle server
+predicts at once; the more requests arrive, the larger the batches become.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from itertools import islice
 from typing import Protocol
 
-from shortlist.model.base import Prediction
+from shortlist.model import Prediction
 
-MOST_TEXTS = 64
+MAX_BATCH_TEXTS = 64
 
 
 class Predict(Hashable, Protocol):
-    """A model and settings: texts with equal ones are predicted together. A text is `weight` times the usual work."""
+    """Predicts texts. Texts of equal `Predict` objects can share a call; each counts `weight` times."""
 
     @property
     def weight(self) -> int: ...
@@ -28,40 +29,36 @@ class Predict(Hashable, Protocol):
 
 
 class Job:
-    """The texts of one request, predicted in one batch or, if they are many, in several."""
+    """The texts of one request; a large request is predicted in several batches."""
 
-    __slots__ = ("answer", "begun", "done", "predict", "texts")
+    __slots__ = ("future", "n_sent", "predict", "results", "texts")
 
-    def __init__(self, texts: list[str], predict: Predict, answer: asyncio.Future[list[list[Prediction]]]) -> None:
-        self.texts, self.predict, self.answer = texts, predict, answer
-        self.begun = 0
-        self.done: list[list[Prediction]] = []
-
-    def take(self, most: int) -> tuple[Job, list[str]]:
-        """The next texts to predict."""
-        texts = self.texts[self.begun : self.begun + max(most // self.predict.weight, 1)]
-        self.begun += len(texts)
-        return self, texts
+    def __init__(self, texts: list[str], predict: Predict, future: asyncio.Future[list[list[Prediction]]]) -> None:
+        self.texts, self.predict, self.future = texts, predict, future
+        self.n_sent = 0
+        self.results: list[list[Prediction]] = []
 
 
-Piece = tuple[Job, list[str]]
-Outcome = list[list[Prediction]] | Exception
+Part = tuple[Job, list[str]]  # the texts of a job that go into one batch
+Outcome = tuple[Job, list[list[Prediction]] | Exception]
 
 
 class Batcher:
-    """Gathers jobs on the event loop and has them predicted in one worker thread."""
+    """Collects jobs on the event loop and predicts them in one worker thread."""
 
-    def __init__(self, most_texts: int = MOST_TEXTS, on_batch: Callable[[int], None] = lambda texts: None) -> None:
-        self._most_texts, self._on_batch = most_texts, on_batch
+    def __init__(
+        self, max_texts: int = MAX_BATCH_TEXTS, on_batch: Callable[[int], None] = lambda n_texts: None
+    ) -> None:
+        self._max_texts, self._on_batch = max_texts, on_batch
         self._waiting: deque[Job] = deque()
         self._busy = False
-        self._batches: queue.SimpleQueue[list[Piece] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._work, name="predict", daemon=True).start()
 
     @property
-    def waiting(self) -> int:
-        """How many requests wait for their (next) batch."""
+    def n_waiting(self) -> int:
+        """The number of requests that wait for their (next) batch."""
         return len(self._waiting)
 
     async def predict(self, texts: list[str], predict: Predict) -> list[list[Prediction]]:
@@ -71,24 +68,26 @@ class Batcher:
         self._waiting.append(job)
         if not self._busy:
             self._busy = True
-            self._loop.call_soon(self._send_batch)  # not at once: what has arrived together goes together
-        return await job.answer
+            self._loop.call_soon(self._send_batch)  # not now: requests that arrive together form one batch
+        return await job.future
 
     def close(self) -> None:
-        """Let the worker thread end when it has done what it was given."""
+        """Stop the worker thread after its current batch."""
         self._batches.put(None)
 
     def _send_batch(self) -> None:
-        """Give the worker the next texts; a job with more of them queues again, behind the small ones."""
-        batch: list[Piece] = []
-        room = self._most_texts
+        """Give the worker its next batch. A job with texts left queues again, behind smaller ones."""
+        batch: list[Part] = []
+        room = self._max_texts
         while room > 0 and self._waiting:
             job = self._waiting.popleft()
-            if job.answer.done():  # it failed, or its client was cut off
+            if job.future.done():  # it failed, or its client disconnected
                 continue
-            batch.append(job.take(room))
-            room -= len(batch[-1][1]) * job.predict.weight
-            if job.begun < len(job.texts):
+            texts = job.texts[job.n_sent : job.n_sent + max(room // job.predict.weight, 1)]
+            job.n_sent += len(texts)
+            room -= len(texts) * job.predict.weight
+            batch.append((job, texts))
+            if job.n_sent < len(job.texts):
                 self._waiting.append(job)
         self._busy = bool(batch)
         if batch:
@@ -97,43 +96,40 @@ class Batcher:
 
     def _work(self) -> None:
         while (batch := self._batches.get()) is not None:
-            outcomes = [_outcomes(pieces) for pieces in _that_go_together(batch)]
-            self._loop.call_soon_threadsafe(self._deliver, [pair for pairs in outcomes for pair in pairs])
-            del batch, outcomes  # while this thread waits, it is to hold nobody's texts
+            outcomes = [outcome for parts in _group(batch) for outcome in _predict(parts)]
+            self._loop.call_soon_threadsafe(self._deliver, outcomes)
+            del batch, outcomes  # hold no texts while waiting
 
-    def _deliver(self, outcomes: list[tuple[Job, Outcome]]) -> None:
-        self._send_batch()  # first: the worker goes on while the answers are written
+    def _deliver(self, outcomes: list[Outcome]) -> None:
+        self._send_batch()  # first, so that the worker continues while responses are written
         for job, outcome in outcomes:
-            if job.answer.done():
+            if job.future.done():
                 continue
             if isinstance(outcome, Exception):
-                job.answer.set_exception(outcome)
+                job.future.set_exception(outcome)
                 continue
-            job.done += outcome
-            if len(job.done) == len(job.texts):
-                job.answer.set_result(job.done)
+            job.results += outcome
+            if len(job.results) == len(job.texts):
+                job.future.set_result(job.results)
 
 
-def _that_go_together(batch: list[Piece]) -> list[list[Piece]]:
+def _group(batch: list[Part]) -> list[list[Part]]:
+    """Group the parts that can share a call."""
     if len(batch) == 1:
         return [batch]
-    groups: dict[Predict, list[Piece]] = {}
-    for piece in batch:
-        groups.setdefault(piece[0].predict, []).append(piece)
+    groups: dict[Predict, list[Part]] = {}
+    for job, texts in batch:
+        groups.setdefault(job.predict, []).append((job, texts))
     return list(groups.values())
 
 
-def _outcomes(pieces: list[Piece]) -> list[tuple[Job, Outcome]]:
-    """What became of pieces that go together. If together they fail, each is tried alone: one fails, not all."""
+def _predict(parts: list[Part]) -> list[Outcome]:
+    """Predict parts in one call. If it fails, predict each alone, so that one bad text fails one request."""
     try:
-        found = pieces[0][0].predict([text for _, texts in pieces for text in texts])
-    except Exception as error:  # noqa: BLE001 - it belongs to the request, which reports it
-        if len(pieces) == 1:
-            return [(pieces[0][0], error)]
-        return [outcome for piece in pieces for outcome in _outcomes([piece])]
-    outcomes: list[tuple[Job, Outcome]] = []
-    at = 0
-    for job, texts in pieces:
-        outcomes.append((job, found[at : at + len(texts)]))
-        at += len(texts)
-    return outcomes
+        rows = parts[0][0].predict([text for _, texts in parts for text in texts])
+    except Exception as error:  # noqa: BLE001 - raised in the request
+        if len(parts) == 1:
+            return [(parts[0][0], error)]
+        return [outcome for part in parts for outcome in _predict([part])]
+    remaining = iter(rows)
+    return [(job, list(islice(remaining, len(texts)))) for job, texts in parts]

@@ -1,30 +1,29 @@
-"""How much the server takes on: sizes of a request, requests at a time. So clients can claim only so much memory."""
+"""Limits on the size of requests and on the number in flight: they bound the memory that clients can use."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 
-from shortlist.errors import OptionError
-from shortlist.serving.problems import Problem, too_busy
+from starlette.exceptions import HTTPException
 
-CHARACTERS_A_WORD = 32  # some scripts have no spaces, some texts no words: their length is bounded, too
-WEIGHT_OF_EXPLAINED = 8  # a text is scored again without each of its words, of which there are few
-CONNECTIONS_A_REQUEST = 4  # connections may be open without asking anything
+from shortlist.errors import OptionError
+from shortlist.serving.problems import busy
+
+CHARACTERS_PER_WORD = 32  # bounds texts without spaces
+EXPLAIN_WEIGHT = 8  # explaining a text means scoring it once more per word
+CONNECTIONS_PER_REQUEST = 4  # connections may be idle
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one server.
+    """The limits of a server.
 
-    max_body        bytes of a request's body
-    max_texts       texts of a request
-    max_words       words of a text (and 32 times as many characters)
-    max_concurrent  requests for predictions that are open at a time, over all clients
-    max_per_client  the same from one address, so that one client alone cannot shut out the others
+    max_body        bytes per request body
+    max_texts       texts per request (1/8 of that with explanations)
+    max_words       words per text (and 32 times as many characters)
+    max_concurrent  predict requests in flight, over all clients
+    max_per_client  predict requests in flight from one address, so that one client cannot lock out the others
     """
 
     max_body: int = 1 << 20
@@ -36,89 +35,79 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:
-                raise OptionError(f"{field.name} is {getattr(self, field.name)}; it must be at least 1")
+                raise OptionError(f"{field.name} is {getattr(self, field.name)}; it must be at least 1.")
 
     @property
     def max_characters(self) -> int:
-        return CHARACTERS_A_WORD * self.max_words
+        return CHARACTERS_PER_WORD * self.max_words
 
     @property
     def max_connections(self) -> int:
-        return CONNECTIONS_A_REQUEST * self.max_concurrent
+        return CONNECTIONS_PER_REQUEST * self.max_concurrent
 
     @property
-    def max_open_texts(self) -> int:
-        """Texts of all open requests together: what a queue may hold that is still answered soon."""
+    def max_texts_in_flight(self) -> int:
         return max(2 * self.max_texts, self.max_concurrent)
 
-    def most_texts(self, weight: int) -> int:
-        """How many texts of a request, if each is so many times the usual work."""
-        return max(self.max_texts // weight, 1)
+    @property
+    def max_explained_texts(self) -> int:
+        return max(self.max_texts // EXPLAIN_WEIGHT, 1)
 
-    def check_texts(self, texts: list[str], weight: int = 1) -> None:
-        """Refuse too many texts (fewer where each is more work), or one with too many words."""
-        most = self.most_texts(weight)
+    def check_texts(self, texts: list[str], explain: bool) -> None:
+        """Refuse too many texts, or a text that is too long."""
+        most = self.max_explained_texts if explain else self.max_texts
         if len(texts) > most:
-            kind = " with explanations" if weight > 1 else ""
-            raise Problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"there are {len(texts):,} texts; this server takes {most:,}{kind} a request. "
-                "Send them in several requests.",
-            )
+            limit = f"{most:,} with explanations" if explain else f"{most:,}"
+            detail = f"The request has {len(texts):,} texts; the limit is {limit}. Split them into several requests."
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         for i, text in enumerate(texts):
-            # A text of 2·n − 1 characters has at most n words: most texts need no counting.
-            if len(text) >= 2 * self.max_words:
-                self._check_length(i, text)
-
-    def _check_length(self, i: int, text: str) -> None:
-        words = len(text.split())
-        if words > self.max_words or len(text) > self.max_characters:
-            raise Problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"text {i} has {words:,} words and {len(text):,} characters; this server takes texts of "
-                f"{self.max_words:,} words and {self.max_characters:,} characters. Send the part that matters.",
-            )
+            # A text of 2n - 1 characters has at most n words: most texts need no counting.
+            if len(text) < 2 * self.max_words:
+                continue
+            n_words = len(text.split())
+            if n_words > self.max_words or len(text) > self.max_characters:
+                limit = f"{self.max_words:,} words and {self.max_characters:,} characters"
+                detail = (
+                    f"Text {i} has {n_words:,} words and {len(text):,} characters; the limits are {limit}. Shorten it."
+                )
+                raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
 
 class Admission:
-    """Counts what is open and turns away what would be too much."""
+    """Counts the requests and texts in flight, and refuses those over the limits."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.requests = self.texts = 0
-        self._of_client: Counter[str] = Counter()
+        self._per_client: dict[str, int] = {}
 
-    @contextmanager
-    def request(self, client: str) -> Iterator[None]:
-        """A place for a request, from before its body is read until its answer is sent."""
+    def add_request(self, client: str) -> None:
+        """Admit a request, before its body is read."""
+        from_client = self._per_client.get(client, 0)
         if self.requests >= self.limits.max_concurrent:
-            raise too_busy(f"{self.requests:,} requests are open, as many as this server takes. Try again in a second.")
-        if self._of_client[client] >= self.limits.max_per_client:
-            raise too_busy(
-                f"{self.limits.max_per_client:,} requests from your address are open, as many as this server takes "
-                "from one. Wait for answers before you send more, or send several texts in one request.",
+            raise busy(f"{self.requests:,} requests are in flight, the server's limit. Retry in a second.")
+        if from_client >= self.limits.max_per_client:
+            raise busy(
+                f"{from_client:,} requests from your address are in flight, the limit per client. Wait for responses "
+                "before you send more, or put several texts into one request.",
                 HTTPStatus.TOO_MANY_REQUESTS,
             )
         self.requests += 1
-        self._of_client[client] += 1
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            self._of_client[client] -= 1
-            if not self._of_client[client]:
-                del self._of_client[client]
+        self._per_client[client] = from_client + 1
 
-    @contextmanager
-    def texts_of_request(self, number: int) -> Iterator[None]:
-        """Places for the texts of a request that has been read."""
-        if self.texts + number > self.limits.max_open_texts:
-            raise too_busy(
-                f"{self.texts:,} texts wait for their turn, and {number:,} more are too many. Try again in a second, "
-                "or send fewer texts a request."
+    def add_texts(self, number: int) -> None:
+        """Admit the texts of a request."""
+        if self.texts + number > self.limits.max_texts_in_flight:
+            raise busy(
+                f"{self.texts:,} texts are waiting; {number:,} more would exceed the server's limit. Retry in a second "
+                "or send fewer texts per request."
             )
         self.texts += number
-        try:
-            yield
-        finally:
-            self.texts -= number
+
+    def release(self, client: str, n_texts: int) -> None:
+        """Call this when the response of a request has been sent."""
+        self.requests -= 1
+        self.texts -= n_texts
+        self._per_client[client] -= 1
+        if not self._per_client[client]:
+            del self._per_client[client]

@@ -1,6 +1,7 @@
-"""Structured logs: one JSON object a line, on standard error, written by a thread so that nobody waits for a disk.
+"""JSON logs on standard error: one object per line, written by a thread so that no request waits for a disk or a pipe.
 
-Lines about requests say what was asked and how it went, never the texts unless the server was told to.
+Not `logging.handlers.QueueListener`, which wakes its thread and writes for every line: 22 µs of CPU per line against 12
+here, of some 300 for a request. Log lines never contain texts unless the server is told so.
 """
 
 from __future__ import annotations
@@ -12,43 +13,43 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 SECONDS_BETWEEN_WRITES = 0.2
-MOST_WAITING = 10_000
-MOST_OF_PATH = 100
+MAX_WAITING_LINES = 10_000
 
 
-class Log:
-    """Lines to write. If whoever reads them stops reading, new ones are dropped and counted; nothing stands still."""
+class Log(logging.Handler):
+    """Collects lines and writes them every 0.2 seconds. If nobody reads them, new lines are dropped and counted.
+
+    As a handler, it also takes the warnings of uvicorn's logger.
+    """
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
-        self._write = write or _to_standard_error
-        self._waiting: deque[dict[str, Any]] = deque()
+        super().__init__(logging.WARNING)
+        self._write = write or write_to_stderr
+        self._lines: deque[dict[str, Any]] = deque()
         self._dropped = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
         self._thread.start()
 
-    def event(self, event: str, level: str = "info", **facts: Any) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+    def event(self, event: str, level: str = "info", **fields: Any) -> None:
+        if len(self._lines) < MAX_WAITING_LINES:
+            self._lines.append({"time": time.time(), "level": level, "event": event, **fields})
+        else:
             self._dropped += 1
-            return
-        self._waiting.append({"time": time.time(), "level": level, "event": event, **facts})
 
-    def request(self, method: str, path: str, status: int, ms: float, texts: int, content: list[str] | None) -> None:
-        level = "error" if status == 500 else "info"
-        facts: dict[str, Any] = {"method": method, "path": path[:MOST_OF_PATH], "status": status, "ms": round(ms, 2)}
-        if texts:
-            facts["n_texts"] = texts
-        if content:
-            facts["texts"] = content
-        self.event("request", level, **facts)
+    def emit(self, record: logging.LogRecord) -> None:
+        more = {"traceback": logging.Formatter().formatException(record.exc_info)} if record.exc_info else {}
+        self.event(record.getMessage(), record.levelname.lower(), logger=record.name, **more)
 
     def close(self) -> None:
-        """Write what is left, within a second or so."""
+        """Write the remaining lines, unless that takes more than a second."""
+        super().close()
         self._closing.set()
         self._thread.join(timeout=1.0)
 
@@ -56,36 +57,18 @@ class Log:
         closing = False
         while not closing:
             closing = self._closing.wait(SECONDS_BETWEEN_WRITES)
-            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
             if self._dropped:
-                dropped, self._dropped = self._dropped, 0
-                lines.append({"time": time.time(), "level": "warning", "event": "log lines dropped", "n": dropped})
+                lines.append({"time": time.time(), "level": "warning", "event": "dropped lines", "n": self._dropped})
+                self._dropped = 0
+            for line in lines:
+                line["time"] = datetime.fromtimestamp(line["time"], UTC)
             if lines:
-                self._write(b"".join(map(_line, lines)))
+                self._write(msgspec.json.Encoder().encode_lines(lines))
 
 
-def _to_standard_error(data: bytes) -> None:
-    """Past Python's buffers: a thread that waits in them for a reader that has stopped would spoil an orderly exit."""
-    with suppress(OSError):  # whoever read it has gone
+def write_to_stderr(data: bytes) -> None:
+    """Write without Python's buffers: a thread that is stuck in them would block the exit."""
+    with suppress(OSError):  # the reader is gone
         while data:
             data = data[os.write(2, data) :]
-
-
-def _line(facts: dict[str, Any]) -> bytes:
-    seconds = facts["time"]
-    day = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return msgspec.json.encode({**facts, "time": f"{day}.{int(seconds % 1 * 1000):03d}Z"}) + b"\n"
-
-
-class LogHandler(logging.Handler):
-    """Brings what libraries log through Python's `logging` into the same lines."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        facts = {"from": record.name}
-        if record.exc_info:
-            facts["traceback"] = logging.Formatter().formatException(record.exc_info)
-        self._log.event(record.getMessage(), record.levelname.lower(), **facts)

@@ -1,84 +1,109 @@
-"""What goes over the wire to and from `/v1/predict`: read strictly, written quickly."""
+"""The JSON of the API: its types, from which OpenAPI is written, and strict decoding of requests."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from starlette.exceptions import HTTPException
 
-from shortlist.model.base import Prediction
-from shortlist.serving.problems import Problem
+from shortlist.model import Prediction
 
-MOST_LABELS = 100
-MOST_EFFORT = 4  # a client may ask for more work, not for any amount of it
-_EFFORT = (
-    "How much to search for labels, as a factor: 2 is slower and a little more accurate. The server has a default."
-)
+MAX_K = 100
+MAX_SEARCH_EFFORT = 4  # a client may ask for more work, within reason
 
 
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One text, or many."""
+    """One text or several, and how to predict their labels."""
 
-    text: Annotated[str, Meta(description="The text; either this or `texts`.")] | UnsetType = UNSET
-    texts: Annotated[list[str], Meta(description="Many texts; either this or `text`.")] | UnsetType = UNSET
-    # A float, as 5.0 is a whole number to JSON.
-    k: Annotated[float, Meta(ge=1, le=MOST_LABELS, multiple_of=1, description="How many labels a text, at most.")] = 5
-    min_score: Annotated[float, Meta(ge=0, le=1, description="Leave out labels with a smaller score.")] = 0.0
-    explain: Annotated[bool, Meta(description="Say for each word how much it moved the score of each label.")] = False
-    search_effort: Annotated[float, Meta(gt=0, le=MOST_EFFORT, description=_EFFORT)] | None = None
+    text: Annotated[str, Meta(description="One text. Give either `text` or `texts`.")] | UnsetType = UNSET
+    texts: Annotated[list[str], Meta(description="Several texts. Give either `text` or `texts`.")] | UnsetType = UNSET
+    # A float because 5.0 is a valid JSON integer.
+    k: Annotated[float, Meta(ge=1, le=MAX_K, multiple_of=1, description="Maximum number of labels per text.")] = 5
+    min_score: Annotated[float, Meta(ge=0, le=1, description="Labels with a lower score are omitted.")] = 0.0
+    explain: Annotated[bool, Meta(description="Return how much each word changed the score of each label.")] = False
+    search_effort: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_SEARCH_EFFORT)] | None,
+        Meta(description="How much of the candidate index to search, as a factor: 2 is slower and slightly more "
+             "accurate. Null uses the server's setting."),
+    ] = None  # fmt: skip
 
 
 class Word(msgspec.Struct):
-    """A word of the text, `text[start:end]`, and how much it moved the log-odds of a label."""
+    """A word of the text and its effect on the score of a label."""
 
-    start: int
-    end: int
-    moved: float
+    start: Annotated[int, Meta(description="Where the word starts: `text[start:end]`, counted in characters.")]
+    end: Annotated[int, Meta(description="Where the word ends.")]
+    moved: Annotated[float, Meta(description="By how much the word changed the log-odds of the label.")]
 
 
 class PredictedLabel(msgspec.Struct):
-    """A label that fits, its readable name (the label itself where it has no other) and how well it fits."""
+    """A label of a text."""
 
-    label: str
-    name: str
-    score: float
-    words: Annotated[list[Word], Meta(description="With `explain` only.")] | UnsetType = UNSET
+    label: Annotated[str, Meta(description="The label, as in the training data.")]
+    name: Annotated[str, Meta(description="Its display name; the label itself if it has none.")]
+    score: Annotated[float, Meta(description="How likely the label is right, from 0 to 1.")]
+    words: Annotated[list[Word], Meta(description="Only with `explain`: the words of the text.")] | UnsetType = UNSET
 
 
-class PredictAnswer(msgspec.Struct):
-    """For each text, its labels, best first."""
+class PredictResponse(msgspec.Struct):
+    """The labels of all texts of a request."""
 
-    predictions: list[list[PredictedLabel]]
-    took_ms: Annotated[float, Meta(description="From the request's arrival to its answer.")]
+    predictions: Annotated[
+        list[list[PredictedLabel]], Meta(description="One list per text, in order; the best label first.")
+    ]
+    took_ms: Annotated[float, Meta(description="Time the server took, in milliseconds.")]
+
+
+class Status(msgspec.Struct):
+    """The state of the server."""
+
+    status: Annotated[str, Meta(description='"ok" or "ready".')]
+
+
+class ModelCard(msgspec.Struct):
+    """What is known about the model. A card may have more fields than these."""
+
+    title: Annotated[str, Meta(description="What the model is, for people.")]
+    recipe: Annotated[str, Meta(description="The recipe it was trained with.")]
+    shortlist_version: Annotated[str, Meta(description="The version of Shortlist that serves it.")]
+    n_labels: Annotated[int, Meta(description="The number of labels.")]
+    n_words: Annotated[int | None, Meta(description="The size of the vocabulary, if the model has one.")]
+    options: Annotated[dict[str, Any], Meta(description="The options of the recipe.")]
+    created: Annotated[str, Meta(description="When it was saved.")] | UnsetType = UNSET
+    size_bytes: Annotated[int, Meta(description="The size of the model folder.")] | UnsetType = UNSET
+    data: Annotated[dict[str, Any], Meta(description="About the training data.")] | UnsetType = UNSET
+    scores: Annotated[dict[str, Any], Meta(description="Metrics on the validation part.")] | UnsetType = UNSET
+    calibration: Annotated[dict[str, Any], Meta(description="How scores became probabilities.")] | UnsetType = UNSET
+    search_effort: Annotated[dict[str, Any], Meta(description="How far candidates are searched.")] | UnsetType = UNSET
+    examples: Annotated[list[str], Meta(description="Texts to try; absent by default.")] | UnsetType = UNSET
 
 
 _decoder = msgspec.json.Decoder(PredictRequest)
 _encoder = msgspec.json.Encoder()
 
 
-def read_request(body: bytes) -> tuple[list[str], PredictRequest]:
-    """The texts and the rest of a request; a `Problem` where the body is not one."""
+def decode_request(body: bytes) -> tuple[list[str], PredictRequest]:
+    """Decode the body of a request: its texts, and all of it."""
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. /docs says what a request looks like.") from None
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem(
-            HTTPStatus.BAD_REQUEST, f'the body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
-        ) from None
+        detail = f'The body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
+        raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
     if isinstance(request.text, str) and request.texts is UNSET:
         return [request.text], request
     if isinstance(request.texts, list) and request.text is UNSET:
         return request.texts, request
-    raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, 'give either "text" or "texts", one of them and not both.')
+    raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, 'Give either "text" or "texts", not both and not neither.')
 
 
-def write_answer(predictions: list[list[Prediction]], explain: bool, took_ms: float) -> bytes:
-    return _encoder.encode(PredictAnswer([[_on_wire(p, explain) for p in row] for row in predictions], took_ms))
-
-
-def _on_wire(prediction: Prediction, explain: bool) -> PredictedLabel:
-    words: list[Word] | UnsetType = [Word(*word) for word in prediction.words] if explain else UNSET
-    return PredictedLabel(prediction.label, prediction.name, prediction.score, words)
+def encode_response(predictions: list[list[Prediction]], explain: bool, took_ms: float) -> bytes:
+    rows = [
+        [PredictedLabel(p.label, p.name, p.score, [Word(*word) for word in p.words] if explain else UNSET) for p in row]
+        for row in predictions
+    ]
+    return _encoder.encode(PredictResponse(rows, took_ms))

@@ -1,110 +1,118 @@
-"""The description of the API: FastAPI describes its own routes, `/v1/predict` is described here, from its messages.
+"""The OpenAPI description, written from the types in `messages`, and the same as a page for people at /docs.
 
-`/docs` shows it as a page that needs nothing from elsewhere, so that it works offline and under a strict policy.
+The page needs no script and nothing from elsewhere: it works offline and under a strict content security policy.
 """
 
 from __future__ import annotations
 
-from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import jinja2
 import msgspec
 
-from shortlist.serving.limits import WEIGHT_OF_EXPLAINED, Limits
-from shortlist.serving.messages import PredictAnswer, PredictRequest
+from shortlist import __version__
+from shortlist.serving.limits import Limits
+from shortlist.serving.messages import ModelCard, PredictRequest, PredictResponse, Status
 from shortlist.serving.problems import PROBLEM_TYPE, ProblemDocument
 
-PREDICT = "/v1/predict"
-METRICS = "/metrics"
-_PLACE = "#/components/schemas/{name}"
-_REFUSALS = {
+PREDICT, METRICS = "/v1/predict", "/metrics"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PROBLEMS = {
     400: "The body is not JSON.",
+    401: "The bearer token is missing or wrong.",
     408: "The request did not arrive in time.",
     413: "The body is too large.",
-    415: "The body is of another kind than JSON.",
-    422: "The JSON is not what was expected, or over a limit.",
-    429: "Too many requests from this address are open.",
-    503: "The server is busy, starting or stopping; Retry-After says when to come back.",
+    415: "The body is not application/json, or is compressed.",
+    422: "The JSON does not match the schema, or exceeds a limit.",
+    429: "Too many requests from this address are in flight.",
+    503: "The server is busy, starting or stopping. Retry-After says when to retry.",
 }
-_DENIED = "The bearer token is missing or wrong."
 
 
-def problem(what: str) -> dict[str, Any]:
-    """A refusal, as OpenAPI describes a response."""
-    content = {PROBLEM_TYPE.decode(): {"schema": {"$ref": _PLACE.format(name=ProblemDocument.__name__)}}}
-    return {"description": what, "content": content}
+class Operation(NamedTuple):
+    """A route of the API: `App` has a method of the same name."""
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    returns: str
+    response: type | None = None
+    problems: tuple[int, ...] = ()
 
 
-def json_answer(what: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """An answer in JSON, as OpenAPI describes a response."""
-    return {"description": what, "content": {"application/json": {"schema": schema}}}
-
-
-def complete(description: dict[str, Any], limits: Limits, with_token: bool) -> dict[str, Any]:
-    """FastAPI's description with `/v1/predict`, its messages and the bearer token."""
-    (request, answer, _), schemas = msgspec.json.schema_components(
-        [PredictRequest, PredictAnswer, ProblemDocument], ref_template=_PLACE
-    )
-    body = schemas[PredictRequest.__name__]
-    body["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
-    body["properties"]["text"]["maxLength"] = limits.max_characters
-    body["properties"]["texts"]["maxItems"] = limits.max_texts
-    body["properties"]["texts"]["items"]["maxLength"] = limits.max_characters
-    body["properties"]["k"] |= {"type": "integer", "multipleOf": 1}
-    body["examples"] = [{"text": "chest pain", "k": 3}]
-    explained = limits.most_texts(WEIGHT_OF_EXPLAINED)
-    description["paths"][PREDICT] = {
-        "post": {
-            "operationId": "predict",
-            "summary": "The best labels of one text or of many",
-            "description": f"Up to {limits.max_texts:,} texts ({explained:,} with explanations) of up to "
-            f"{limits.max_words:,} words each; a body of up to {limits.max_body:,} bytes.",
-            "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
-            "responses": {
-                "200": json_answer("One list a text.", answer),
-                **{str(status): problem(what) for status, what in _REFUSALS.items()},
-            },
-        }
-    }
-    components = description.setdefault("components", {})
-    components.setdefault("schemas", {}).update(schemas)
-    if with_token:
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        for path, methods in description["paths"].items():
-            if needs_token(path):
-                for operation in methods.values():
-                    operation["security"] = [{"token": []}]
-                    operation["responses"]["401"] = problem(_DENIED)
-    return description
+OPERATIONS = [
+    Operation("predict", "POST", PREDICT, "Predict the best labels of one text or of several",
+              "One list of labels per text.", PredictResponse, (400, 408, 413, 415, 422, 429, 503)),
+    Operation("model", "GET", "/v1/model", "The model card", "The model card.", ModelCard, (503,)),
+    Operation("health", "GET", "/healthz", "Liveness: 200 while the process runs", "The process runs.", Status),
+    Operation("ready", "GET", "/readyz", "Readiness: 200 when a model is loaded and warm, 503 before and when stopping",
+              "The server is ready for requests.", Status, (503,)),
+    Operation("prometheus", "GET", METRICS, "Metrics for Prometheus", "Metrics in Prometheus' text format."),
+]  # fmt: skip
 
 
 def needs_token(path: str) -> bool:
-    """Whether a server with a token asks for it here: for the API and its figures, not for the page or probes."""
+    """Whether a server with a token requires it for this path: for the API and metrics, not for the page and probes."""
     return path.startswith("/v1/") or path == METRICS
 
 
+def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
+    """The OpenAPI document."""
+    types = [PredictRequest, *dict.fromkeys(o.response for o in OPERATIONS if o.response), ProblemDocument]
+    refs, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    ref_of = dict(zip(types, refs, strict=True))
+    fields = schemas["PredictRequest"]["properties"]
+    schemas["PredictRequest"]["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
+    schemas["PredictRequest"]["examples"] = [{"text": "chest pain", "k": 3}]
+    fields["text"]["maxLength"] = fields["texts"]["items"]["maxLength"] = limits.max_characters
+    fields["texts"]["maxItems"] = limits.max_texts
+    fields["k"] |= {"type": "integer", "multipleOf": 1}
+    problem = {PROBLEM_TYPE: {"schema": ref_of[ProblemDocument]}}
+    paths: dict[str, Any] = {}
+    for o in OPERATIONS:
+        content = {METRICS_TYPE: {"schema": {"type": "string"}}}
+        if o.response:
+            content = {"application/json": {"schema": ref_of[o.response]}}
+        responses = {"200": {"description": o.returns, "content": content}}
+        described: dict[str, Any] = {"operationId": o.name, "summary": o.summary, "responses": responses}
+        problems = o.problems
+        if with_token and needs_token(o.path):
+            described["security"] = [{"token": []}]
+            problems += (401,)
+        responses |= {str(status): {"description": PROBLEMS[status], "content": problem} for status in problems}
+        paths[o.path] = {o.method.lower(): described}
+    body = {"application/json": {"schema": ref_of[PredictRequest]}}
+    paths[PREDICT]["post"]["requestBody"] = {"required": True, "content": body}
+    paths[PREDICT]["post"]["description"] = (
+        f"Up to {limits.max_texts:,} texts ({limits.max_explained_texts:,} with explanations) of up to "
+        f"{limits.max_words:,} words each; a body of up to {limits.max_body:,} bytes."
+    )
+    components: dict[str, Any] = {"schemas": schemas}
+    if with_token:
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    info = {"title": "Shortlist", "version": __version__, "summary": "A short text in, the best labels out."}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
+
+
 def docs_page(description: dict[str, Any]) -> str:
-    """The description for people: what there is, and how to call it with curl."""
-    parts = [_operation(path, method, facts) for path, methods in description["paths"].items()
-             for method, facts in methods.items()]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Shortlist API</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="stylesheet" href="/style.css"></head><body><main><h1>Shortlist API</h1>'
-        '<p>For machines: <a href="/openapi.json">/openapi.json</a>. Errors are problem documents (RFC 9457): '
-        "<code>detail</code> says what was wrong and what to do.</p>" + "".join(parts) + "</main></body></html>"
+    """The description as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["type_name"] = type_name
+    return environment.get_template("docs.html").render(description)
 
 
-def _operation(path: str, method: str, facts: dict[str, Any]) -> str:
-    url = f"http://127.0.0.1:8000{path}"
-    token = '-H "Authorization: Bearer $SHORTLIST_TOKEN" ' if facts.get("security") else ""
-    call = f"curl {token}{url}"
-    if method == "post":
-        call = f"""curl {token}-H 'Content-Type: application/json' -d '{{"text": "chest pain", "k": 3}}' {url}"""
-    answers = "".join(f"<li>{status}: {escape(answer['description'])}</li>"
-                      for status, answer in sorted(facts["responses"].items()))  # fmt: skip
-    return (
-        f"<section><h2>{method.upper()} {escape(path)}</h2><p>{escape(facts.get('summary', ''))}. "
-        f"{escape(facts.get('description', ''))}</p><pre><code>{escape(call)}</code></pre><ul>{answers}</ul></section>"
-    )
+def type_name(schema: dict[str, Any]) -> str:
+    """A JSON schema in a few words, such as "list of Word" or "integer (1 to 100)"."""
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(type_name(option) for option in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {type_name(schema['items'])}"
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    bounds = f" ({'above ' if 'exclusiveMinimum' in schema else ''}{low:g} to {high:g})" if high is not None else ""
+    return schema.get("type", "any") + bounds

@@ -1,46 +1,47 @@
-"""What the server says when it cannot do what was asked: a problem document (RFC 9457) that says what to do."""
+"""Errors over HTTP: every refusal is a problem document (RFC 9457) that says what was wrong and what to do.
+
+The code raises Starlette's HTTPException; `App` turns it into the document.
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
-PROBLEM_TYPE = b"application/problem+json"
-RETRY_SECONDS = 1
-
-
-class ProblemDocument(msgspec.Struct, rename={"kind": "type"}):
-    """An error: what was wrong, and what to do."""
-
-    kind: str
-    title: str
-    status: int
-    detail: str
+PROBLEM_TYPE = "application/problem+json"
 
 
-class Problem(Exception):
-    """A request that is refused. `detail` says what was wrong and what to do."""
+class ProblemDocument(msgspec.Struct, rename={"uri": "type"}):
+    """Why a request was refused."""
 
-    def __init__(self, status: HTTPStatus, detail: str, headers: dict[bytes, bytes] | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-        self.headers = headers or {}
-
-    @property
-    def body(self) -> bytes:
-        # "about:blank" is the RFC's way to say that the status tells the kind of problem.
-        return msgspec.json.encode(ProblemDocument("about:blank", self.status.phrase, self.status, self.detail))
+    uri: Annotated[str, Meta(description="Always `about:blank`: the status says which kind of problem it is.")]
+    title: Annotated[str, Meta(description="The name of the status.")]
+    status: Annotated[int, Meta(description="The HTTP status.")]
+    detail: Annotated[str, Meta(description="What was wrong, and what to do.")]
 
 
-def too_busy(detail: str, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Problem:
-    """A request that may be sent again soon."""
-    return Problem(status, detail, {b"retry-after": b"%d" % RETRY_SECONDS})
+def problem_response(error: HTTPException, path: str = "") -> Response:
+    """
+    >>> problem_response(HTTPException(413, "too large")).body
+    b'{"type":"about:blank","title":"Request Entity Too Large","status":413,"detail":"too large"}'
+    """
+    status, detail = HTTPStatus(error.status_code), error.detail
+    if status == HTTPStatus.NOT_FOUND:
+        detail = f"There is nothing at {path:.60}; see /docs."
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{path:.60} takes {(error.headers or {})['Allow']}; see /docs."
+    document = ProblemDocument("about:blank", status.phrase, status, detail)
+    return Response(msgspec.json.encode(document), status, error.headers, PROBLEM_TYPE)
 
 
-def our_fault() -> Problem:
-    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says how. Please report it.")
+def busy(detail: str, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> HTTPException:
+    """The error for a request that the client may send again soon."""
+    return HTTPException(status, detail, {"retry-after": "1"})
 
 
-class ClientGone(Exception):
-    """The client closed the connection before it had sent its request: nobody waits for an answer."""
+BUG = HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, "The server failed; the error is in its log. Please report it.")

@@ -1,4 +1,4 @@
-"""The model that is served, and how a newer one takes its place while requests go on."""
+"""The model in use, and how a new one replaces it while requests continue."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import TypeVar
 
 import msgspec
 
-from shortlist.errors import ShortlistError
-from shortlist.model import load
-from shortlist.model.base import Model, Prediction
+from shortlist.model import Model, Prediction, load
 from shortlist.model.folder import CONFIG
-from shortlist.serving.limits import WEIGHT_OF_EXPLAINED
+from shortlist.serving.limits import EXPLAIN_WEIGHT
+from shortlist.serving.problems import busy
 
 WARM_UP_TEXTS = 8
-SECONDS_BETWEEN_LOOKS = 1.0
+WATCH_SECONDS = 1.0
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+Result = TypeVar("Result")
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """A model and how it is asked. Equal ones can be asked together."""
+class PredictCall(msgspec.Struct, frozen=True):
+    """A model and the options of a prediction. Texts of equal calls can share a batch."""
 
     model: Model
     threads: int | None
@@ -34,100 +36,90 @@ class Ask(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        return WEIGHT_OF_EXPLAINED if self.explain else 1
+        """How much work a text is, compared with a plain prediction."""
+        return EXPLAIN_WEIGHT if self.explain else 1
 
     def __call__(self, texts: list[str]) -> list[list[Prediction]]:
-        return self.model.predict(
-            texts,
-            self.k,
-            self.threads,
-            min_score=self.min_score,
-            explain=self.explain,
-            search_effort=self.search_effort,
-        )
+        return self.model.predict(texts, self.k, self.threads, min_score=self.min_score, explain=self.explain,
+                                  search_effort=self.search_effort)  # fmt: skip
 
 
 class ServedModel:
-    """The model of a folder: `current` is None until one is loaded and warm, then always one that works.
+    """The model of a folder. `current` is None until a model is loaded and warm; from then on it is always usable.
 
-    `on_change` is told about every attempt to load: the error, or None.
+    `on_load` is called after each attempt to load, with the error or None.
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        threads: int | None = None,
-        search_effort: float = 1.0,
-        on_change: Callable[[Exception | None], None] = lambda error: None,
+        self, folder: str | Path, threads: int | None, search_effort: float, on_load: Callable[[Exception | None], None]
     ) -> None:
-        self.folder, self.threads, self.search_effort, self.on_change = Path(folder), threads, search_effort, on_change
+        self.folder, self.threads, self.search_effort, self.on_load = Path(folder), threads, search_effort, on_load
         self.current: Model | None = None
-        self.card = b"{}"
         self.loaded_at = 0.0
-        self._wanted = asyncio.Event()
+        self._reload = asyncio.Event()
         self._stamp: Stamp = ()
 
+    @property
+    def model(self) -> Model:
+        """The current model; raises while there is none."""
+        if self.current is None:
+            raise busy("The model is still being loaded. Retry soon; /readyz says when it is ready.")
+        return self.current
+
     async def load(self) -> None:
-        """Load what the folder holds, make it ready, and only then let it answer: one assignment, nothing stops."""
-        stamp = folder_stamp(self.folder)
+        """Load and warm up the model in the folder, then use it: one assignment, no request waits."""
+        self._stamp = folder_stamp(self.folder)  # also of a damaged model: loading the same files would fail again
         try:
-            model, card = await in_thread(self._loaded_and_warm)
+            model = await in_daemon_thread(self._load_and_warm_up)
         except Exception as error:
-            self._stamp = stamp  # the same files would fail again
-            self.on_change(error)
+            self.on_load(error)
             raise
-        self.current, self.card, self.loaded_at, self._stamp = model, card, time.time(), stamp
-        self.on_change(None)
+        self.current, self.loaded_at = model, time.time()
+        self.on_load(None)
 
-    def reload_soon(self) -> None:
-        """Have `keep_up` load the folder again."""
-        self._wanted.set()
+    def request_reload(self) -> None:
+        """Make `load_and_follow` load the folder again."""
+        self._reload.set()
 
-    async def keep_up(self, watch: bool) -> None:
-        """Load again whenever told to or, watching, whenever the files have changed and lie still again."""
-        seen = self._stamp
+    async def load_and_follow(self, watch: bool) -> None:
+        """Load; then reload on request and, with `watch`, when files have changed and stayed the same for a second."""
+        await self.load()
+        stamp = self._stamp
         while True:
             try:
-                async with asyncio.timeout(SECONDS_BETWEEN_LOOKS if watch else None):
-                    await self._wanted.wait()
+                async with asyncio.timeout(WATCH_SECONDS if watch else None):
+                    await self._reload.wait()
             except TimeoutError:
-                before, seen = seen, await asyncio.to_thread(folder_stamp, self.folder)
-                if not seen or seen == self._stamp or seen != before:
+                before, stamp = stamp, await asyncio.to_thread(folder_stamp, self.folder)
+                if not stamp or stamp == self._stamp or stamp != before:
                     continue
-            self._wanted.clear()
+            self._reload.clear()
             try:
                 await self.load()
-            except Exception:  # noqa: BLE001 - reported by load; the old model stays
+            except Exception:  # noqa: BLE001 - `load` has reported it; the old model stays
                 continue
 
-    def _loaded_and_warm(self) -> tuple[Model, bytes]:
+    def _load_and_warm_up(self) -> Model:
         model = load(self.folder)
-        card = model.card
-        # Kernels load or compile on first use: texts with words that the model knows get to all of them.
-        texts = (card.get("examples") or ["no examples"])[:WARM_UP_TEXTS]
-        for explain in (False, True):
-            Ask(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
-        return model, msgspec.json.encode(card)
-
-
-Stamp = tuple[tuple[str, int, int, int], ...]
+        model.warm_up()
+        texts = [model.display_names.get(label, label) for label in model.label_names[:WARM_UP_TEXTS]]
+        for explain in (False, True):  # with the threads and the effort of this server
+            PredictCall(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
+        return model
 
 
 def folder_stamp(folder: Path) -> Stamp:
-    """What tells one state of a model's files from another; nothing where there is no model (or not yet)."""
+    """Changes whenever the files of a model change. Empty if there is no model."""
     try:
         files = sorted((path.name, path.stat()) for path in folder.iterdir())
-    except OSError:  # it is being replaced
+    except OSError:  # the folder is being replaced
         return ()
-    stamp = tuple((name, facts.st_ino, facts.st_size, facts.st_mtime_ns) for name, facts in files)
+    stamp = tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files)
     return stamp if any(name == CONFIG for name, *_ in stamp) else ()
 
 
-Result = TypeVar("Result")
-
-
-def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
-    """As `asyncio.to_thread`, but the process may end before the work does: a stop does not wait for a model."""
+def in_daemon_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
+    """Like `asyncio.to_thread`, but the process can exit before the work is done."""
     outcome: Future[Result] = Future()
 
     def run() -> None:
@@ -139,8 +131,3 @@ def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
 
     threading.Thread(target=run, name="load", daemon=True).start()
     return asyncio.wrap_future(outcome)
-
-
-def said(error: Exception) -> str:
-    """An error for a log line: our own say all there is to say, others say what they are, too."""
-    return str(error) if isinstance(error, ShortlistError) else f"{type(error).__name__}: {error}"

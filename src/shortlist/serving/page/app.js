@@ -1,28 +1,27 @@
-// The page of `shortlist serve`: type, and see the best labels, and which words speak for them.
+// The page of `shortlist serve`: type a text, see its best labels and which words support them.
 //
-// Three things happen here, in this order below: asking the server (one request under way, and only the newest question
-// waits), drawing its answer, and listening to keys, clicks and the address. Whatever comes from the server is put in
-// place as text, never as markup.
+// The sections below: requests to the server (one in flight; of later ones only the newest is kept), rendering the
+// response, the model card, and event handlers. Everything from the server is inserted as text, never as markup.
 
-const PATIENCE_MS = 20_000; // a request that takes longer is given up
-const BUSY_WAIT_S = { usual: 1, most: 30 }; // when the server is busy and does not, or wildly, say for how long
-const ANNOUNCE_AFTER_MS = 900; // what is read aloud waits for a pause in typing
-const ADDRESS_AFTER_MS = 400;
-const EXAMPLES_SHOWN = 8;
-const FAINTEST = 0.12; // the colour of a word that moved a label hardly at all, of 1
+const TIMEOUT_MS = 20_000;
+const RETRY_SECONDS = { default: 1, max: 30 }; // when the server is busy and Retry-After is missing or too large
+const ANNOUNCE_AFTER_MS = 900; // screen readers hear a result after a pause in typing
+const URL_AFTER_MS = 400;
+const MAX_EXAMPLES = 8;
+const MIN_STRENGTH = 0.12; // of the colour of a word with little effect; the maximum is 1
 
 const $ = (id) => document.getElementById(id);
 const field = $("text");
 const list = $("labels");
 
 const state = {
-  typed: null, // the text as it was before its words were shuffled; null when they are not
-  answer: null, // what is on show: {text, labels, before, tookMs, tripMs}; `before` only when shuffled
-  chosen: null, // the label that was last focused or tapped
+  typed: null, // the text before its words were shuffled; null if they are not
+  answer: null, // what is shown: {text, labels, before, tookMs, tripMs}; `before` only if shuffled
+  selected: null, // the label that was last focused or tapped
   hovered: null, // the label under the mouse
 };
 
-// Asking ---------------------------------------------------------------------------------------------------------------
+// Requests -------------------------------------------------------------------------------------------------------------
 
 class Problem extends Error {
   constructor(title, { detail = "", status = 0, retryAfter = null } = {}) {
@@ -37,11 +36,11 @@ const token = {
     try {
       this.value ??= sessionStorage.getItem("token");
     } catch {
-      // Storage is switched off: the token lives as long as the page.
+      // Storage is disabled: the token is kept until the page closes.
     }
     return this.value;
   },
-  keep(value) {
+  store(value) {
     this.value = value;
     try {
       sessionStorage.setItem("token", value);
@@ -51,7 +50,7 @@ const token = {
   },
 };
 
-/** The JSON that the server answers with; anything else is thrown as a Problem. */
+/** Call the API and return its JSON. Throws a Problem for everything else. */
 async function call(path, { body, signal } = {}) {
   const headers = {};
   if (body) headers["Content-Type"] = "application/json";
@@ -61,57 +60,57 @@ async function call(path, { body, signal } = {}) {
     response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
-    throw new Problem("The server cannot be reached.", { detail: "Your next key stroke tries again." });
+    throw new Problem("The server cannot be reached.", { detail: "Type to try again." });
   }
   const content = await response.json().catch(() => null);
   if (signal?.aborted) throw signal.reason;
   if (response.ok && content) return content;
-  throw new Problem(sentence(content?.title ?? "The server answered with something unexpected"), {
-    detail: sentence(content?.detail ?? (response.ok ? "" : `Its status was ${response.status}`)),
+  throw new Problem(sentence(content?.title ?? "Unexpected response from the server"), {
+    detail: sentence(content?.detail ?? (response.ok ? "" : `Status ${response.status}`)),
     status: response.status,
     retryAfter: response.headers.get("Retry-After"),
   });
 }
 
-let underWay = null; // the AbortController of the request that is out
-let waiting = false; // the question has changed since it went out
-let retry = 0; // the timer of a retry, while the server is busy
+let inFlight = null; // the AbortController of the request in flight
+let waiting = false; // the input has changed since that request
+let retry = 0; // the timer of a retry while the server is busy
 
-/** Ask the server what stands on the page now, or as soon as it has answered what is under way. */
-async function ask() {
-  if (underWay || retry) {
+/** Send the current input to the server, or as soon as the request in flight is answered. */
+async function predict() {
+  if (inFlight || retry) {
     waiting = true;
     return;
   }
   waiting = false;
-  const question = questionNow();
-  if (!question) return;
+  const request = currentRequest();
+  if (!request) return;
   const controller = new AbortController();
-  const patience = setTimeout(
-    () => controller.abort(new Problem("The server takes too long to answer.")),
-    PATIENCE_MS,
+  const timeout = setTimeout(
+    () => controller.abort(new Problem("The server did not answer in time.")),
+    TIMEOUT_MS,
   );
-  underWay = controller;
+  inFlight = controller;
   const sent = performance.now();
   let outcome;
   try {
-    const content = await call("v1/predict", { body: question, signal: controller.signal });
+    const content = await call("v1/predict", { body: request, signal: controller.signal });
     const tripMs = performance.now() - sent;
-    outcome = () => showAnswer(answerFrom(question, content, tripMs));
+    outcome = () => showAnswer(answerFrom(request, content, tripMs));
   } catch (problem) {
     outcome = () => showProblem(problem);
   }
-  clearTimeout(patience);
-  if (underWay !== controller) return; // the text was cleared meanwhile
-  underWay = null;
+  clearTimeout(timeout);
+  if (inFlight !== controller) return; // the text has been cleared
+  inFlight = null;
   outcome();
-  if (waiting) ask();
+  if (waiting) predict();
 }
 
-/** Forget what was asked: its answer will not be shown. */
-function stopAsking() {
-  const controller = underWay;
-  underWay = null;
+/** Cancel the request in flight; its answer will not be shown. */
+function cancelRequest() {
+  const controller = inFlight;
+  inFlight = null;
   waiting = false;
   stopRetry();
   controller?.abort();
@@ -122,34 +121,34 @@ function stopRetry() {
   retry = 0;
 }
 
-function askNow() {
+function predictNow() {
   stopRetry();
-  ask();
+  predict();
 }
 
-/** What to ask; nothing when there is no text. Shuffled words are compared with the text as typed, in one request. */
-function questionNow() {
+/** The request for the current input; null without text. Shuffled and typed text go into one request, to compare them. */
+function currentRequest() {
   if (!field.value.trim()) return null;
   const texts = state.typed === null ? [field.value] : [field.value, state.typed];
   return {
     texts: texts.map((text) => text.toWellFormed?.() ?? text),
     k: Number(document.querySelector("input[name=k]:checked").value),
-    min_score: Number($("least").value),
+    min_score: Number($("min-score").value),
     explain: true,
   };
 }
 
-function answerFrom(question, content, tripMs) {
+function answerFrom(request, content, tripMs) {
   const [labels, before = null] = content.predictions ?? [];
   if (!Array.isArray(labels)) return null;
-  return { text: question.texts[0], least: question.min_score, labels, before, tookMs: content.took_ms, tripMs };
+  return { text: request.texts[0], minScore: request.min_score, labels, before, tookMs: content.took_ms, tripMs };
 }
 
-// Drawing --------------------------------------------------------------------------------------------------------------
+// Rendering ------------------------------------------------------------------------------------------------------------
 
 function showAnswer(answer) {
   if (!answer) {
-    showProblem(new Problem("The server's answer was not understood."));
+    showProblem(new Problem("The server sent an invalid response."));
     return;
   }
   state.answer = answer;
@@ -166,7 +165,7 @@ function showAnswer(answer) {
 }
 
 function showEmpty() {
-  stopAsking();
+  cancelRequest();
   state.answer = null;
   $("answer").hidden = true;
   $("notice").hidden = true;
@@ -187,16 +186,16 @@ function showProblem(problem) {
   const busy = isBusy(problem);
   if (busy) {
     waiting = false;
-    retry = setTimeout(askNow, 1000 * secondsToWait(problem.retryAfter));
+    retry = setTimeout(predictNow, 1000 * secondsToWait(problem.retryAfter));
   }
   $("invitation").hidden = true;
   $("notice-title").textContent = busy ? "The server is busy." : problem.title;
-  $("notice-detail").textContent = busy ? "Trying again by itself." : (problem.detail ?? "");
+  $("notice-detail").textContent = busy ? "Retrying automatically." : (problem.detail ?? "");
   $("notice").hidden = false;
 }
 
 function showTokenForm() {
-  $("token-detail").textContent = token.read() ? "The one it was given is not accepted." : "";
+  $("token-detail").textContent = token.read() ? "The token was not accepted." : "";
   $("notice").hidden = true;
   $("invitation").hidden = true;
   $("token").hidden = false;
@@ -206,33 +205,33 @@ function isBusy({ status }) {
   return status === 429 || status === 503;
 }
 
-/** Seconds from a Retry-After header, which holds seconds or a date. */
+/** Seconds to wait by a Retry-After header, which holds seconds or a date. */
 function secondsToWait(header) {
   const seconds = Number(header ?? NaN);
   const wait = Number.isNaN(seconds) ? (Date.parse(header) - Date.now()) / 1000 : seconds;
-  return Number.isNaN(wait) ? BUSY_WAIT_S.usual : Math.min(Math.max(wait, 0.1), BUSY_WAIT_S.most);
+  return Number.isNaN(wait) ? RETRY_SECONDS.default : Math.min(Math.max(wait, 0.1), RETRY_SECONDS.max);
 }
 
-/** The labels, in rows that stay where they are from answer to answer, so that focus stays and bars glide. */
+/** Update the rows in place, so that focus stays and bars animate. */
 function drawLabels() {
-  const { labels, before, least } = state.answer;
+  const { labels, before, minScore } = state.answer;
   const focused = [...list.children].indexOf(document.activeElement);
   while (list.children.length > labels.length) list.lastElementChild.remove();
   while (list.children.length < labels.length) list.append(newRow());
   labels.forEach((prediction, rank) => fillRow(list.children[rank], prediction, wasAt(prediction, rank, before)));
   list.hidden = labels.length === 0;
-  $("none").hidden = labels.length > 0;
-  $("none").textContent =
-    least > 0 ? `No label scores ${percent(least, 0)} or more.` : "No word of it is known to the model.";
+  $("no-labels").hidden = labels.length > 0;
+  $("no-labels").textContent =
+    minScore > 0 ? `No label scores ${percent(minScore, 0)} or more.` : "The model knows none of these words.";
   if (focused >= 0) keepFocus(focused);
 }
 
-/** Focus goes with its label to the label's new row; if the label is gone, it stays where it is. */
+/** Move the focus with its label. If the label is gone, the focus stays where it was. */
 function keepFocus(focused) {
   const { labels } = state.answer;
-  const moved = labels.findIndex(({ label }) => label === state.chosen);
+  const moved = labels.findIndex(({ label }) => label === state.selected);
   const rank = moved >= 0 ? moved : Math.min(focused, labels.length - 1);
-  state.chosen = labels[rank]?.label ?? null;
+  state.selected = labels[rank]?.label ?? null;
   (list.children[rank] ?? field).focus();
 }
 
@@ -254,18 +253,18 @@ function fillRow(row, prediction, was) {
   bar.style.setProperty("--share", Math.min(Math.max(score, 0), 1));
 }
 
-/** How a label stood before the words were shuffled, if it stood elsewhere. */
+/** The rank of a label before the words were shuffled, if it was another. */
 function wasAt(prediction, rank, before) {
   if (!before) return "";
   const then = before.findIndex(({ label }) => label === prediction.label);
   if (then === rank) return "";
-  return then < 0 ? "new" : `${then < rank ? "▼" : "▲"} was number ${then + 1}`;
+  return then < 0 ? "new" : `${then < rank ? "▼" : "▲"} was #${then + 1}`;
 }
 
-/** The label whose words are coloured: under the mouse, else chosen, else the best. */
+/** The label whose words are coloured: under the mouse, else selected, else the best. */
 function shownRank() {
   const rankOf = (wanted) => state.answer.labels.findIndex(({ label }) => label === wanted);
-  return [rankOf(state.hovered), rankOf(state.chosen)].find((rank) => rank >= 0) ?? 0;
+  return [rankOf(state.hovered), rankOf(state.selected)].find((rank) => rank >= 0) ?? 0;
 }
 
 function drawWords() {
@@ -279,16 +278,16 @@ function drawWords() {
   const shown = labels[rank];
   const pieces = piecesOf(text, shown?.words ?? []);
   const moves = labels.flatMap(({ words = [] }) => words.map(({ moved }) => Math.abs(moved)));
-  const strongest = Math.max(0, ...moves.filter((moved) => !isNothing(moved)));
+  const strongest = Math.max(0, ...moves.filter((moved) => !isNegligible(moved)));
   drawPieces(pieces, strongest);
   $("why-title").hidden = !shown;
   $("why-label").textContent = shown?.name ?? shown?.label ?? "";
-  $("words-told").textContent = strongestWords(pieces);
+  $("words-summary").textContent = strongestWords(pieces);
   $("unknown").hidden = !shown?.words || moves.some((moved) => moved > 1e-6);
   $("legend").hidden = strongest === 0;
 }
 
-/** The text cut at its words. Positions count code points, as Python does; strings here count UTF-16 units. */
+/** Split the text at its words. Positions count code points, as in Python; JavaScript strings count UTF-16 units. */
 function piecesOf(text, words) {
   const characters = Array.from(text);
   const cut = (start, end) => characters.slice(start, end).join("");
@@ -304,7 +303,7 @@ function piecesOf(text, words) {
   return pieces;
 }
 
-/** The same spans again if the words are the same, so that colours change smoothly. */
+/** Reuse the spans if the words are the same, so that colours change smoothly. */
 function drawPieces(pieces, strongest) {
   const line = $("words");
   const same = line.childNodes.length === pieces.length
@@ -320,20 +319,20 @@ function drawPieces(pieces, strongest) {
 }
 
 function colour(span, moved, strongest) {
-  const side = isNothing(moved) ? "neutral" : moved > 0 ? "for" : "against";
+  const side = isNegligible(moved) ? "neutral" : moved > 0 ? "for" : "against";
   span.className = `word ${side}`;
   span.dataset.moved = side === "neutral" ? "" : signed(moved);
-  span.title = { for: "speaks for it", against: "speaks against it", neutral: "makes no difference" }[side];
-  span.style.setProperty("--strength", FAINTEST + (1 - FAINTEST) * Math.abs(moved) / (strongest || 1));
+  span.title = { for: "for the label", against: "against the label", neutral: "no effect" }[side];
+  span.style.setProperty("--strength", MIN_STRENGTH + (1 - MIN_STRENGTH) * Math.abs(moved) / (strongest || 1));
 }
 
 function strongestWords(pieces) {
-  const told = (side, words) =>
+  const listed = (side, words) =>
     words.length ? `${side}: ${words.map((word) => `${word.text} ${signed(word.moved)}`).join(", ")}.` : "";
-  const moving = pieces.filter(({ moved = 0 }) => !isNothing(moved)).sort((a, b) => Math.abs(b.moved) - Math.abs(a.moved));
+  const moving = pieces.filter(({ moved = 0 }) => !isNegligible(moved)).sort((a, b) => Math.abs(b.moved) - Math.abs(a.moved));
   return [
-    told("Strongest words for it", moving.filter(({ moved }) => moved > 0).slice(0, 3)),
-    told("Against it", moving.filter(({ moved }) => moved < 0).slice(0, 3)),
+    listed("For", moving.filter(({ moved }) => moved > 0).slice(0, 3)),
+    listed("Against", moving.filter(({ moved }) => moved < 0).slice(0, 3)),
   ].filter(Boolean).join(" ");
 }
 
@@ -345,20 +344,20 @@ function drawComparison() {
   const kept = before.filter(({ label }) => now.has(label));
   const most = Math.max(...kept.map(({ label, score }) => Math.abs(now.get(label) - score)), 0);
   const sameBest = labels[0]?.label === before[0]?.label;
-  const scores = most < 0.0005 ? "no score moved" : `no score of theirs moved by more than ${points(most)}`;
+  const scores = most < 0.0005 ? "no score changed" : `scores changed by up to ${points(most)}`;
   $("shuffled").replaceChildren(
-    element("b", {}, sameBest ? "Same best label" : "Another best label"),
+    element("b", {}, sameBest ? "Same best label" : "Different best label"),
     `: ${kept.length} of ${before.length} labels kept, ${scores}.`,
   );
 }
 
 function timing({ tookMs, tripMs }) {
   const server = Number.isFinite(tookMs) ? `${milliseconds(tookMs)} in the server, ` : "";
-  return `${server}${milliseconds(tripMs)} there and back`;
+  return `${server}${milliseconds(tripMs)} round trip`;
 }
 
 function summary({ labels, before }) {
-  if (!labels.length) return $("none").textContent;
+  if (!labels.length) return $("no-labels").textContent;
   const [best] = labels;
   const count = labels.length === 1 ? "1 label" : `${labels.length} labels`;
   return `${count}. Best: ${best.name ?? best.label}, ${percent(best.score, 0)}. ${before ? $("shuffled").textContent : ""}`;
@@ -366,10 +365,10 @@ function summary({ labels, before }) {
 
 let announcing = 0;
 
-/** Have a line read aloud, once things have been quiet for a moment. */
+/** Tell screen readers, after a short pause. */
 function announce(line) {
   clearTimeout(announcing);
-  announcing = setTimeout(() => { $("told").textContent = line; }, ANNOUNCE_AFTER_MS);
+  announcing = setTimeout(() => { $("announcement").textContent = line; }, ANNOUNCE_AFTER_MS);
 }
 
 // The model's card -----------------------------------------------------------------------------------------------------
@@ -380,8 +379,8 @@ async function loadCard() {
     card = await call("v1/model");
   } catch (problem) {
     if (problem.status === 401) showTokenForm();
-    else if (isBusy(problem)) setTimeout(loadCard, 1000 * secondsToWait(problem.retryAfter)); // loading, say
-    return; // the page works without its card
+    else if (isBusy(problem)) setTimeout(loadCard, 1000 * secondsToWait(problem.retryAfter)); // the model may be loading
+    return; // the page works without the card
   }
   const labels = card.n_labels ? `${counted(card.n_labels)} labels` : "";
   $("tagline").textContent = [card.title ?? card.recipe, labels].filter(Boolean).join(" · ");
@@ -393,12 +392,12 @@ async function loadCard() {
 
 function invitation(nLabels) {
   return nLabels
-    ? `The best of ${counted(nLabels)} labels appear here at every key.`
-    : "The best labels appear here at every key.";
+    ? `Start typing: the best of ${counted(nLabels)} labels appear here.`
+    : "Start typing: the best labels appear here.";
 }
 
 function drawExamples(examples) {
-  const chips = examples.slice(0, EXAMPLES_SHOWN).map((text) => element("button", { type: "button" }, text));
+  const chips = examples.slice(0, MAX_EXAMPLES).map((text) => element("button", { type: "button" }, text));
   $("examples").replaceChildren(...chips);
   $("examples").hidden = chips.length === 0;
 }
@@ -418,7 +417,7 @@ function cardParts(card) {
   const scores = Object.entries(card.scores ?? {}).map(([name, score]) => [name, score?.toFixed?.(2) ?? score]);
   parts.push(...section("Scores", factList(Object.fromEntries(scores))));
   parts.push(...section("Data", factList(card.data)));
-  parts.push(...section("Are the scores right?", reliabilityPlot(card.calibration?.table ?? card.calibration)));
+  parts.push(...section("Calibration", reliabilityPlot(card.calibration?.table ?? card.calibration)));
   const options = factList(card.options);
   if (options) {
     const details = element("details");
@@ -432,15 +431,13 @@ function section(title, content) {
   return content ? [element("h3", {}, title), content] : [];
 }
 
-/** How much of the model is looked at for a text. */
-function searched(search_effort) {
-  if (!isObject(search_effort)) return effort;
-  return Number.isFinite(search_effort.searched) && Number.isFinite(search_effort.of)
-    ? `${counted(search_effort.searched)} of ${counted(search_effort.of)}`
-    : null;
+/** How much of the candidate index is searched for a text. */
+function searched(effort) {
+  const known = Number.isFinite(effort?.searched) && Number.isFinite(effort?.of);
+  return known ? `${counted(effort.searched)} of ${counted(effort.of)}` : null;
 }
 
-/** Names and values as a list; nothing when there are none. What lies deeper is shown with both names. */
+/** Names and values as a list, or null if there are none. Nested values are shown with both names. */
 function factList(values) {
   const entries = Object.entries(values ?? {}).flatMap(([name, value]) =>
     isObject(value) ? Object.entries(value).map(([inner, deep]) => [`${name} ${inner}`, deep]) : [[name, value]],
@@ -449,20 +446,20 @@ function factList(values) {
   if (!facts.length) return null;
   const shown = element("dl");
   for (const [name, value] of facts) {
-    shown.append(element("dt", {}, name.replace(/_/g, " ").replace(/^n /, "")), element("dd", {}, plain(value)));
+    shown.append(element("dt", {}, name.replace(/_/g, " ").replace(/^n /, "")), element("dd", {}, formatted(value)));
   }
   return shown;
 }
 
-function plain(value) {
+function formatted(value) {
   if (typeof value === "number") return counted(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.map(plain).join(", ");
-  if (isObject(value)) return Object.entries(value).map(([name, inner]) => `${name} ${plain(inner)}`).join(", ");
+  if (Array.isArray(value)) return value.map(formatted).join(", ");
+  if (isObject(value)) return Object.entries(value).map(([name, inner]) => `${name} ${formatted(inner)}`).join(", ");
   return String(value);
 }
 
-/** How often labels were right against how sure the model was of them; on the dashed line, the scores can be trusted. */
+/** A reliability diagram: how often labels were right, by score. */
 function reliabilityPlot(rows) {
   const points = (Array.isArray(rows) ? rows : [])
     .map((row) => ({ x: row.mean_score, y: row.right, count: row.labels ?? 1 }))
@@ -489,25 +486,25 @@ function reliabilityPlot(rows) {
     drawing("text", { x: left + side, y: top + side + 9, "text-anchor": "end" }, "100%"),
   );
   const figure = element("figure");
-  figure.append(element("figcaption", {}, "How often a label was right, by its score. Dashed: just as often as the score says."), plot);
+  figure.append(element("figcaption", {}, "How often labels were right, by score. Dashed: perfect calibration."), plot);
   return figure;
 }
 
-// Listening ------------------------------------------------------------------------------------------------------------
+// Events ---------------------------------------------------------------------------------------------------------------
 
-/** The text has changed, by whatever means: look again, and let buttons and address follow. */
+/** Call this after every change of the text: it updates the labels and the buttons. */
 function textChanged() {
   growField();
   $("undo").hidden = state.typed === null;
   $("shuffle").disabled = new Set(wordsOf(field.value)).size < 2;
-  if (field.value.trim()) ask();
+  if (field.value.trim()) predict();
   else showEmpty();
 }
 
 function setText(text, { typed = null } = {}) {
   field.value = text;
   state.typed = typed;
-  if (typed === null && !list.contains(document.activeElement)) state.chosen = null;
+  if (typed === null && !list.contains(document.activeElement)) state.selected = null;
   textChanged();
 }
 
@@ -527,7 +524,7 @@ function shuffle() {
   do mixed = shuffledCopy(words);
   while (mixed.every((word, i) => word === words[i]));
   setText(mixed.join(" "), { typed: state.typed ?? field.value });
-  keepInAddress({ asNewEntry: true });
+  updateUrl({ asNewEntry: true });
 }
 
 function shuffledCopy(words) {
@@ -541,25 +538,25 @@ function shuffledCopy(words) {
 
 function undoShuffle() {
   if (state.typed === null) return;
-  if (document.activeElement === $("undo")) $("shuffle").focus(); // the button is about to go
+  if (document.activeElement === $("undo")) $("shuffle").focus(); // the button will be hidden
   setText(state.typed);
-  keepInAddress({ asNewEntry: true });
+  updateUrl({ asNewEntry: true });
 }
 
-let addressing = 0;
+let urlTimer = 0;
 
-/** The address holds the text, so that it can be shared, and found again by going back. */
-function keepInAddress({ asNewEntry }) {
-  clearTimeout(addressing);
+/** Store the text in the URL, so that it can be shared and the back button works. */
+function updateUrl({ asNewEntry }) {
+  clearTimeout(urlTimer);
   const text = field.value.trim() ? field.value : "";
-  const address = text ? `#${new URLSearchParams({ q: text })}` : location.pathname + location.search;
+  const url = text ? `#${new URLSearchParams({ q: text })}` : location.pathname + location.search;
   document.title = text ? `${text} · Shortlist` : "Shortlist";
-  if (text === textInAddress()) return;
-  if (asNewEntry) history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+  if (text === textInUrl()) return;
+  if (asNewEntry) history.pushState(null, "", url);
+  else history.replaceState(null, "", url);
 }
 
-function textInAddress() {
+function textInUrl() {
   return new URLSearchParams(location.hash.slice(1)).get("q") ?? "";
 }
 
@@ -570,17 +567,17 @@ function focusRow(rank) {
 
 field.addEventListener("input", () => {
   state.typed = null;
-  state.chosen = null;
+  state.selected = null;
   state.hovered = null;
   textChanged();
-  clearTimeout(addressing);
-  addressing = setTimeout(keepInAddress, ADDRESS_AFTER_MS, { asNewEntry: false });
+  clearTimeout(urlTimer);
+  urlTimer = setTimeout(updateUrl, URL_AFTER_MS, { asNewEntry: false });
 });
 
 field.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const atEnd = field.selectionStart === field.value.length;
-  if (event.key === "Enter" && !event.shiftKey) event.preventDefault(); // texts are short: no new line by accident
+  if (event.key === "Enter" && !event.shiftKey) event.preventDefault(); // texts are single lines
   if (event.key === "ArrowDown" && atEnd && state.answer?.labels.length) {
     event.preventDefault();
     focusRow(0);
@@ -618,13 +615,13 @@ function labelOf(node) {
 }
 
 list.addEventListener("focusin", (event) => {
-  state.chosen = labelOf(event.target);
+  state.selected = labelOf(event.target);
   state.hovered = null;
   drawWords();
-  announce($("words-told").textContent);
+  announce($("words-summary").textContent);
 });
 
-// Movement, not arrival: a row that comes to lie under a resting mouse while one types is not meant.
+// Only when the mouse moves: a row that appears under a resting mouse is not meant.
 list.addEventListener("pointermove", (event) => {
   const label = labelOf(event.target);
   if (event.pointerType === "touch" || label === state.hovered) return;
@@ -640,47 +637,47 @@ list.addEventListener("pointerleave", () => {
 
 $("shuffle").addEventListener("click", shuffle);
 $("undo").addEventListener("click", undoShuffle);
-$("again").addEventListener("click", askNow);
-window.addEventListener("online", askNow);
+$("retry").addEventListener("click", predictNow);
+window.addEventListener("online", predictNow);
 
 $("examples").addEventListener("click", (event) => {
   const chip = event.target.closest("button");
   if (!chip) return;
   setText(chip.textContent);
-  keepInAddress({ asNewEntry: true });
+  updateUrl({ asNewEntry: true });
 });
 
 $("token").addEventListener("submit", (event) => {
   event.preventDefault();
-  token.keep($("token-value").value.trim());
+  token.store($("token-value").value.trim());
   $("token-value").value = "";
   $("token").hidden = true;
   field.focus();
   if ($("card").hidden) loadCard();
-  ask();
+  predict();
 });
 
-document.querySelectorAll("input[name=k]").forEach((radio) => radio.addEventListener("change", ask));
+document.querySelectorAll("input[name=k]").forEach((radio) => radio.addEventListener("change", predict));
 
-$("least").addEventListener("input", () => {
-  $("least-shown").textContent = percent(Number($("least").value), 0);
-  ask();
+$("min-score").addEventListener("input", () => {
+  $("min-score-value").textContent = percent(Number($("min-score").value), 0);
+  predict();
 });
 
-window.addEventListener("hashchange", () => setText(textInAddress()));
+window.addEventListener("hashchange", () => setText(textInUrl()));
 window.addEventListener("resize", growField);
 
-// Small helpers --------------------------------------------------------------------------------------------------------
+// Helpers --------------------------------------------------------------------------------------------------------------
 
 function element(name, attributes = {}, text = null) {
-  return furnished(document.createElement(name), attributes, text);
+  return withContent(document.createElement(name), attributes, text);
 }
 
 function drawing(name, attributes = {}, text = null) {
-  return furnished(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, text);
+  return withContent(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, text);
 }
 
-function furnished(node, attributes, text) {
+function withContent(node, attributes, text) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   if (text !== null) node.textContent = text;
   return node;
@@ -694,16 +691,16 @@ function counted(number) {
   return number.toLocaleString("en", { maximumFractionDigits: Math.abs(number) < 1 ? 4 : 2 });
 }
 
-function percent(share, digits = 1) {
-  return `${(100 * share).toFixed(digits)}%`;
+function percent(fraction, digits = 1) {
+  return `${(100 * fraction).toFixed(digits)}%`;
 }
 
-function points(share) {
-  return `${(100 * share).toFixed(1)} points`;
+function points(fraction) {
+  return `${(100 * fraction).toFixed(1)} points`;
 }
 
-/** Whether a word moved a label so little that it would be shown as 0.0. */
-function isNothing(moved) {
+/** Whether the effect of a word would be shown as 0.0. */
+function isNegligible(moved) {
   return Math.abs(moved) < 0.05;
 }
 
@@ -728,9 +725,9 @@ function sentence(text) {
   return /[.!?…]$/.test(text) || !text ? text : `${text}.`;
 }
 
-// The start ------------------------------------------------------------------------------------------------------------
+// Start ----------------------------------------------------------------------------------------------------------------
 
 $("invitation").textContent = invitation(null);
 $("card").open = matchMedia("(min-width: 66rem)").matches;
 loadCard();
-setText(textInAddress());
+setText(textInUrl());

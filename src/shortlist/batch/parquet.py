@@ -1,4 +1,4 @@
-"""Predictions as Parquet, made from JSON lines some rows at a time."""
+"""Convert JSON lines of predictions to Parquet, one batch of rows at a time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ import msgspec
 from shortlist.data.tables import ROWS_PER_BATCH, import_pyarrow
 from shortlist.files import write_atomically
 
-SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 
-def kind_of_id(value: Any) -> str:
-    """What an id is to Parquet, whose columns hold values of one kind: int, float, bool, str, or null."""
-    if isinstance(value, int) and not SMALLEST_INT <= value <= LARGEST_INT:
+def id_type(value: Any) -> str:
+    """The type an id needs in Parquet, where a column has one type: int, float, bool, str or null."""
+    if isinstance(value, int) and not MIN_INT64 <= value <= MAX_INT64:
         return "str"
     return "null" if value is None else type(value).__name__
 
 
-def parquet_from_lines(lines: Path, path: Path, columns: list[str], id_kinds: list[str]) -> None:
-    """Write the JSON lines of a file as Parquet, all or nothing. Ids of several kinds become texts."""
+def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: list[str]) -> None:
+    """Write the JSON lines of a file as Parquet, all or nothing. Ids of mixed types become strings."""
     pyarrow = import_pyarrow("writing Parquet")
     parquet = importlib.import_module("pyarrow.parquet")
-    number_types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
-    kinds = [kind for kind in id_kinds if kind != "null"]
-    id_type = number_types.get(kinds[0], pyarrow.string()) if len(kinds) == 1 else pyarrow.string()
+    arrow_types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
+    found = [name for name in id_types if name != "null"]
     types = {
-        "id": id_type,
+        "id": arrow_types.get(found[0], pyarrow.string()) if len(found) == 1 else pyarrow.string(),
         "text": pyarrow.string(),
         "labels": pyarrow.list_(pyarrow.string()),
         "scores": pyarrow.list_(pyarrow.float32()),
@@ -44,11 +43,8 @@ def parquet_from_lines(lines: Path, path: Path, columns: list[str], id_kinds: li
         parquet.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         while records := [decode(line) for line in itertools.islice(rows, ROWS_PER_BATCH)]:
-            if "id" in columns and id_type == pyarrow.string():
+            if "id" in columns and types["id"] == pyarrow.string():
                 for record in records:
-                    record["id"] = _as_text(record["id"])
+                    if not isinstance(record["id"], str | None):
+                        record["id"] = msgspec.json.encode(record["id"]).decode()
             writer.write_batch(pyarrow.RecordBatch.from_pylist(records, schema))
-
-
-def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()

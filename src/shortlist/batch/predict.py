@@ -1,6 +1,6 @@
-"""Predictions for any number of rows, in constant memory: read some, predict, write, and again.
+"""Predict any number of rows in constant memory: read a chunk, predict it, write it, repeat.
 
-Every row read gives one row written, a bad one too, so that the output corresponds to the input row by row.
+Every input row gives one output row, bad rows included, so that row n of the output belongs to row n of the input.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from shortlist.background import in_background
-from shortlist.data.rows import Row
+from shortlist.data.rows import Row, RowSource
 from shortlist.data.texts import Texts
-from shortlist.model.base import Model
+from shortlist.model import Model
 from shortlist.progress import Progress
 
-ROWS_AT_ONCE = 8192
-MOST_PROBLEMS_SHOWN = 10
+if TYPE_CHECKING:
+    from shortlist.batch.output import ResumableOutput
+
+CHUNK_ROWS = 8192
+MAX_PROBLEMS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -35,31 +38,16 @@ class PredictOptions:
     threads: int | None = None
 
 
-class Predicted(NamedTuple):
-    """A row and its labels, best first; a bad row has none."""
+class PredictedRow(NamedTuple):
+    """A row and its labels, best first. A bad row has no labels."""
 
     row: Row
     labels: list[str]
     scores: list[float]
 
 
-class Source(Protocol):
-    """Where rows come from; see `RowSource`."""
-
-    name: str
-    format: str
-    is_file: bool
-    unit: str
-    position: int
-    total: int | None
-
-    @property
-    def fingerprint(self) -> str: ...
-    def rows(self, skip: int = 0) -> Iterator[Row]: ...
-
-
-class GivenTexts:
-    """A source of texts that are in memory already."""
+class TextSource:
+    """Texts in memory, with the interface of `RowSource`."""
 
     name = fingerprint = "the texts"
     format = "texts"
@@ -75,59 +63,58 @@ class GivenTexts:
         return (Row(number, text) for number, text in enumerate(self.texts[skip:], skip + 1))
 
 
+Source = RowSource | TextSource
+
+
 @dataclass
-class Done:
+class RowCounts:
     """How many rows have been written, and how many of them were bad."""
 
     rows: int = 0
     bad: int = 0
 
-
-class Output(Protocol):
-    """Where predictions go. What `done` counts is safe, and comes first when a job goes on."""
-
-    done: Done
-
-    def write(self, predicted: list[Predicted]) -> None: ...
+    def add(self, predicted: list[PredictedRow]) -> None:
+        self.rows += len(predicted)
+        self.bad += sum(one.row.problem is not None for one in predicted)
 
 
 class StreamOutput:
-    """Predictions into an open stream: a pipe, a terminal."""
+    """Writes predictions to an open stream: a pipe or a terminal."""
 
-    def __init__(self, file: IO[bytes], encode: Callable[[list[Predicted]], bytes]) -> None:
-        self.done = Done()
+    def __init__(self, file: IO[bytes], encode: Callable[[list[PredictedRow]], bytes]) -> None:
+        self.written = RowCounts()
         self._file, self._encode = file, encode
 
-    def write(self, predicted: list[Predicted]) -> None:
+    def write(self, predicted: list[PredictedRow]) -> None:
         self._file.write(self._encode(predicted))
         self._file.flush()
-        count(self.done, predicted)
+        self.written.add(predicted)
 
 
-def predict_rows(model: Model, source: Source, output: Output, options: PredictOptions) -> None:
-    """Predict for the rows that have not been done yet, and report the bad ones."""
+def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableOutput, options: PredictOptions) -> None:
+    """Predict the rows that `output` does not have yet, and report bad ones on standard error."""
     unit = "rows" if source.unit == "row" else "B"
     with Progress(f"predicting {Path(source.name).name}", source.total, unit, show=source.is_file) as progress:
-        chunks = _chunks(source, output.done.rows)
-        if source.is_file:  # a thread that waits for standard input cannot be stopped by Ctrl-C
+        chunks = _read_chunks(source, output.written.rows)
+        if source.is_file:  # Ctrl-C cannot stop a thread that waits for standard input
             chunks = in_background(chunks, ahead=2)
         with closing(chunks):
             for rows, position in chunks:
-                _report(rows, output.done.bad, source, progress)
+                _report_problems(rows, output.written.bad, source, progress)
                 output.write(predict_chunk(model, rows, options))
                 progress.advance(position - progress.done)
-                progress.note(f"{output.done.rows:,} rows, {output.done.bad:,} bad")
+                progress.note(f"{output.written.rows:,} rows, {output.written.bad:,} bad")
 
 
-def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> list[Predicted]:
-    """The labels and scores of each row."""
+def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> list[PredictedRow]:
+    """Rank the labels of each row."""
     texts = Texts.from_strings([row.text for row in rows])
     ids, scores = model.rank(texts, options.k, options.threads, options.min_score, options.search_effort)
     bad = np.array([row.problem is not None for row in rows])
     ids = np.where(bad[:, None], -1, ids)
     names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)
     return [
-        Predicted(
+        PredictedRow(
             row,
             [names[label] for label in row_ids if label >= 0],
             [score for label, score in zip(row_ids, row_scores, strict=True) if label >= 0],
@@ -137,14 +124,14 @@ def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> lis
 
 
 class JsonLines:
-    """Writes predictions as JSON lines, which `shortlist evaluate` reads. Only bad rows have an error."""
+    """Encodes predictions as JSON lines, which `shortlist evaluate` reads. Only bad rows have an `error`."""
 
     def __init__(self, unit: str, with_id: bool, with_text: bool) -> None:
         self.columns = [*["id"] * with_id, *["text"] * with_text, "labels", "scores", "error"]
         self._unit, self._with_id, self._with_text = unit, with_id, with_text
         self._encoder = msgspec.json.Encoder()
 
-    def __call__(self, predicted: list[Predicted]) -> bytes:
+    def __call__(self, predicted: list[PredictedRow]) -> bytes:
         return self._encoder.encode_lines([self._record(*one) for one in predicted])
 
     def _record(self, row: Row, labels: list[str], scores: list[float]) -> dict[str, Any]:
@@ -157,23 +144,18 @@ class JsonLines:
         return record
 
 
-def count(done: Done, predicted: list[Predicted]) -> None:
-    done.rows += len(predicted)
-    done.bad += sum(one.row.problem is not None for one in predicted)
-
-
-def _chunks(source: Source, skip: int) -> Generator[tuple[list[Row], int]]:
-    """Some rows at a time, and how far reading had come by then."""
+def _read_chunks(source: Source, skip: int) -> Generator[tuple[list[Row], int]]:
+    """Yield chunks of rows, each with the reading position after it."""
     rows = source.rows(skip)
-    while chunk := list(itertools.islice(rows, ROWS_AT_ONCE)):
+    while chunk := list(itertools.islice(rows, CHUNK_ROWS)):
         yield chunk, source.position
 
 
-def _report(rows: list[Row], n_before: int, source: Source, progress: Progress) -> None:
-    """Say what is wrong with the first bad rows; later ones are only counted."""
+def _report_problems(rows: list[Row], n_reported: int, source: Source, progress: Progress) -> None:
+    """Print the first bad rows. The others are only counted."""
     bad = [row for row in rows if row.problem is not None]
-    shown = max(MOST_PROBLEMS_SHOWN - n_before, 0)
-    for row in bad[:shown]:
+    n_shown = max(MAX_PROBLEMS_SHOWN - n_reported, 0)
+    for row in bad[:n_shown]:
         progress.say(f"{source.name}, {source.unit} {row.number:,}: {row.problem}")
-    if shown and len(bad) > shown:
-        progress.say("Further bad rows are counted, not shown; each has its 'error' in the output.")
+    if n_shown and len(bad) > n_shown:
+        progress.say("More bad rows follow; they are counted but not shown. Each has an 'error' in the output.")

@@ -1,0 +1,1 @@
+"""Batch prediction: files in, files out, in constant memory."""

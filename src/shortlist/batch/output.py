@@ -1,0 +1,233 @@
+"""An output file that takes hours to write and survives a kill at any moment.
+
+While the job runs, a folder OUT.partial lies beside OUT. Its file `rows` holds JSON lines and grows chunk by chunk.
+After each chunk, once it is on disk, `journal.json` is replaced and says how many rows and bytes are complete. Bytes
+beyond that are a chunk that a kill interrupted; resuming cuts them off. At the end `rows` becomes OUT. For Parquet
+output it is converted then, because a Parquet file cannot be truncated and continued.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shortlist import __version__
+from shortlist.batch.parquet import convert_to_parquet, id_type
+from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
+from shortlist.data.read import format_of
+from shortlist.data.tables import import_pyarrow
+from shortlist.errors import DataError, OptionError
+from shortlist.files import packer_of, sync_folder, write_atomically
+from shortlist.model.folder import CONFIG
+
+ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
+
+
+class Journal(msgspec.Struct):
+    """What `rows` holds for certain, and the job it belongs to. `id_types` choose the type of Parquet's id column."""
+
+    identity: dict[str, Any]
+    rows: int = 0
+    bad: int = 0
+    bytes: int = 0
+    id_types: list[str] = []
+    finished: bool = False
+
+
+class ResumableOutput:
+    """The output file of a job that can be resumed after a kill. With `keep=False`, a failed job leaves nothing behind.
+
+    >>> with ResumableOutput("out.jsonl", JsonLines("line", True, False), identity) as output:  # doctest: +SKIP
+    ...     predict_rows(model, source, output, options)
+    ...     output.finish()
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        encode: JsonLines,
+        identity: dict[str, Any],
+        resume: bool = False,
+        overwrite: bool = False,
+        keep: bool = True,
+    ) -> None:
+        check_output(path, resume, overwrite)
+        self.path, self.folder = _link_target(path), partial_folder(path)
+        self._encode, self._keep = encode, keep
+        self._is_parquet = format_of(self.path) == "parquet"
+        self._compress = packer_of(ROWS if self._is_parquet else self.path)
+        self._rows, self._discarded = self.folder / ROWS, self.folder.with_name(f".{self.folder.name}.done")
+        shutil.rmtree(self._discarded, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=resume)
+        self._lock = _lock(self.folder)
+        try:
+            self.journal = self._read_journal(identity)
+            self.written = RowCounts(self.journal.rows, self.journal.bad)
+            if not self.finished:
+                self._cut_off_incomplete_chunk()
+                self._write_journal()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rows were written before; then only `finish` is left to do."""
+        return self.journal.finished
+
+    def write(self, predicted: list[PredictedRow]) -> None:
+        """Append rows. When this returns, they are safe on disk."""
+        data = self._compress(self._encode(predicted))
+        try:
+            with self._rows.open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise DataError(
+                f"{self._rows}: cannot be written: {error.strerror}. {self.written.rows:,} rows are safe. Free some "
+                "disk space, then rerun with --resume."
+            ) from None
+        self.written.add(predicted)
+        self.journal.bytes += len(data)
+        self.journal.id_types = sorted({*self.journal.id_types, *(id_type(one.row.id) for one in predicted)})
+        self._write_journal()
+
+    def finish(self) -> None:
+        """Move the output to its place."""
+        self.journal.finished = True
+        self._write_journal()
+        complete = self._rows
+        if self._is_parquet:
+            complete = self.folder / PARQUET
+            convert_to_parquet(self._rows, complete, self._encode.columns, self.journal.id_types)
+        if complete.exists():  # else a kill came right after the move
+            complete.replace(self.path)
+            sync_folder(self.path.parent)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the folder. Rename it first: what a kill leaves of it must not look like an unfinished job."""
+        self.folder.rename(self._discarded)
+        shutil.rmtree(self._discarded, ignore_errors=True)
+
+    def __enter__(self) -> ResumableOutput:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not (self._keep and self.written.rows):
+            self.discard()
+        os.close(self._lock)
+
+    def _read_journal(self, identity: dict[str, Any]) -> Journal:
+        path = self.folder / JOURNAL
+        if not path.exists():  # a new job, or one that was killed before its first row
+            return Journal(identity)
+        journal = _load_journal(path)
+        for name, now in identity.items():
+            before = journal.identity.get(name)
+            if before != now:
+                raise DataError(
+                    f"{self.folder}: the unfinished job has a different {name} ({before} then, {now} now). "
+                    f"Resume with the same input, model and options, or start over: {_remove_command(self.folder)}"
+                )
+        return journal
+
+    def _cut_off_incomplete_chunk(self) -> None:
+        with self._rows.open("ab") as file:
+            if file.tell() < self.journal.bytes:
+                raise DataError(
+                    f"{self._rows}: is damaged (shorter than its journal says). Start over: "
+                    f"{_remove_command(self.folder)}"
+                )
+            file.truncate(self.journal.bytes)
+
+    def _write_journal(self) -> None:
+        self.journal.rows, self.journal.bad = self.written.rows, self.written.bad
+        with write_atomically(self.folder / JOURNAL) as file:
+            file.write(msgspec.json.encode(self.journal))
+
+
+def partial_folder(path: str | Path) -> Path:
+    """The folder of an unfinished output."""
+    target = _link_target(path)
+    return target.with_name(f"{target.name}.partial")
+
+
+def check_output(path: str | Path, resume: bool = False, overwrite: bool = False) -> None:
+    """Refuse an output that cannot be written, before any work is done."""
+    path, folder = Path(path), partial_folder(path)
+    if format_of(path) not in ("jsonl", "parquet"):
+        raise OptionError(f"{path}: predictions are written as .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet.")
+    if format_of(path) == "parquet":
+        import_pyarrow("writing Parquet")
+    packer_of(path)  # raises if the extra for .zst is missing
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder. Give the name of a file.")
+    if folder.exists():
+        if not _is_unfinished_job(folder):
+            raise DataError(f"{folder} is not an unfinished job. Move it away, or choose another output.")
+        journal = _load_journal(folder / JOURNAL) if (folder / JOURNAL).exists() else Journal({})
+        if not resume:
+            raise OptionError(
+                f"{folder} holds an unfinished job ({journal.rows:,} rows done). Rerun the same command with --resume, "
+                f"or start over: {_remove_command(folder)}"
+            )
+        if journal.finished:
+            return
+    if path.exists() and not overwrite:
+        raise OptionError(f"{path} already exists. Choose another name, or add --overwrite.")
+
+
+def job_identity(source: Source, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    """What must not change between a job and its resumption: input, model, and all options that affect the output."""
+    identity = {
+        "input": source.fingerprint,
+        "model": hashlib.sha256((Path(model) / CONFIG).read_bytes()).hexdigest()[:16],
+        "release": __version__,
+        **options,
+    }
+    return msgspec.json.decode(msgspec.json.encode(identity))
+
+
+def _link_target(path: str | Path) -> Path:
+    """Links are kept: the file that a link points to is replaced."""
+    path = Path(path)
+    return path.resolve() if path.is_symlink() else path
+
+
+def _lock(folder: Path) -> int:
+    """Lock the folder until the process ends, however it ends."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise DataError(f"{folder}: another process is writing there. Wait for it or stop it.") from None
+    return handle
+
+
+def _is_unfinished_job(folder: Path) -> bool:
+    """Whether the folder contains only files that a job writes."""
+    return folder.is_dir() and all(
+        path.name in (ROWS, PARQUET, JOURNAL) or path.name.startswith((f".{JOURNAL}.", f".{PARQUET}."))
+        for path in folder.iterdir()
+    )
+
+
+def _load_journal(path: Path) -> Journal:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Journal)
+    except (OSError, msgspec.DecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}). Start over: {_remove_command(path.parent)}") from None
+
+
+def _remove_command(folder: Path) -> str:
+    return f"rm -r {shlex.quote(str(folder))}"

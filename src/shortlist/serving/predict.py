@@ -1,0 +1,95 @@
+"""`POST /v1/predict`: from the bytes of a request to the bytes of its response.
+
+An ASGI endpoint rather than a function from Request to Response: a request counts as in flight until its response is
+sent, and it costs 20 µs less.
+"""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from shortlist.errors import ShortlistError
+from shortlist.serving.batching import Batcher
+from shortlist.serving.limits import Admission
+from shortlist.serving.messages import decode_request, encode_response
+from shortlist.serving.served_model import PredictCall, ServedModel
+
+JSON_TYPE = "application/json"
+PIECE_BYTES = 1 << 16
+TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the log
+
+
+class PredictEndpoint:
+    """Predicts the texts of requests. `batcher` is set when the server starts."""
+
+    batcher: Batcher
+
+    def __init__(self, served: ServedModel, admission: Admission) -> None:
+        self.served, self.admission, self.limits = served, admission, admission.limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = time.perf_counter()
+        headers = dict(scope["headers"])
+        check_content_type(headers)
+        client = scope["client"][0] if scope.get("client") else ""
+        self.admission.add_request(client)
+        n_texts = 0
+        try:
+            texts, request = decode_request(await read_body(headers, receive, self.limits.max_body))
+            effort = self.served.search_effort if request.search_effort is None else request.search_effort
+            call = PredictCall(
+                self.served.model, self.served.threads, int(request.k), request.min_score, request.explain, effort
+            )
+            self.limits.check_texts(texts, request.explain)
+            self.admission.add_texts(len(texts) * call.weight)
+            n_texts = len(texts) * call.weight
+            scope[TEXTS] = texts
+            predictions = await self.batcher.predict(texts, call)
+            took_ms = round(1000 * (time.perf_counter() - start), 3)
+            await send_json(send, encode_response(predictions, request.explain, took_ms))
+        except ShortlistError as error:
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+        finally:
+            self.admission.release(client, n_texts)
+
+
+async def send_json(send: Send, body: bytes) -> None:
+    """Send a response in pieces, as fast as the client reads it, so that it does not pile up in a send buffer."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for start in range(0, len(body), PIECE_BYTES):
+        end = start + PIECE_BYTES
+        await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
+
+
+def check_content_type(headers: dict[bytes, bytes]) -> None:
+    """Refuse bodies that are not JSON. This also stops other sites' pages from posting without a preflight request."""
+    content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    if content_type != JSON_TYPE:
+        detail = f"The Content-Type of the body is {content_type or 'missing'!r:.60}. Send application/json."
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, {"accept": JSON_TYPE})
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        detail = "The body is compressed (Content-Encoding). Send it uncompressed."
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
+
+
+async def read_body(headers: dict[bytes, bytes], receive: Receive, max_bytes: int) -> bytes:
+    """Read the body of a request, but not much more than `max_bytes` of it."""
+    length = headers.get(b"content-length", b"0")
+    too_large = not length.isdigit() or int(length[:20]) > max_bytes
+    body, more = b"", not too_large
+    while more and not too_large:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more, too_large = message.get("more_body", False), len(body) > max_bytes
+    if too_large:
+        detail = f"The body is larger than {max_bytes:,} bytes, the limit. Split the texts into several requests."
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return body
