@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import shortlist
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.tables import plain
 
 

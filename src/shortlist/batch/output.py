@@ -25,7 +25,7 @@ from shortlist.data.read import format_of
 from shortlist.data.tables import import_pyarrow
 from shortlist.errors import DataError, OptionError
 from shortlist.files import packer_of, sync_folder, write_atomically
-from shortlist.model.folder import CONFIG
+from shortlist.model.format import CONFIG
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
 

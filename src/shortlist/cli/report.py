@@ -41,7 +41,7 @@ def report(
     """
     from shortlist.compare.results import Store
     from shortlist.model import load
-    from shortlist.model.folder import is_model
+    from shortlist.model.format import is_model
     from shortlist.report.measure import measure_model
     from shortlist.report.model import model_page
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from shortlist.model import Model, Prediction, load
-from shortlist.model.folder import CONFIG
+from shortlist.model.format import CONFIG
 from shortlist.serving.limits import EXPLAIN_WEIGHT
 from shortlist.serving.problems import busy
 
