@@ -15,7 +15,7 @@ from shortlist.lazy import sparse
 from shortlist.odds import expit
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, with_prefix, without_prefix
+from shortlist.stages.stage import Stage, finite_number, with_n_labels, with_prefix, without_prefix
 
 MIN_VOTES = 0.01  # the logarithm of fewer votes would say more than they do
 LABELS_PER_BLOCK = 8192
@@ -194,7 +194,7 @@ class SparseClassifier(Classifier):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> SparseClassifier:
-        return super().from_arrays(arrays, config, **{"n_labels": config["n_labels"]} | sizes)
+        return super().from_arrays(arrays, config, **with_n_labels(config, sizes))
 
     @staticmethod
     def of_rows(rows: sparse.csr_array) -> SparseClassifier:
