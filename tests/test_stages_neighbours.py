@@ -252,7 +252,7 @@ class TestDamagedGraphs:
     def test_graphs_of_different_indexes_are_refused(self, graphs):
         others = [NeighbourIndex.build(clustered(4000, 5), exact=False), NeighbourIndex.build(np.eye(24), exact=False)]
         for other in others:
-            with pytest.raises(ModelError, match="different dimensions|do not make up one index"):
+            with pytest.raises(ModelError, match=r"different dimensions|do not make up one index"):
                 NeighbourIndex.from_arrays({**graphs.arrays(), "graph.2": other.arrays()["graph.2"]}, 50)
 
     def test_an_index_of_another_kind_is_refused(self):

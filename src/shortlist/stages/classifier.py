@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Arrays, ArraySpec
+from shortlist.arrays import Arrays, ArraySpec, check_arrays
+from shortlist.errors import ModelError
 from shortlist.kernels.odds import blend_odds
 from shortlist.kernels.shortlists import best_of_candidates, best_of_row
 from shortlist.kernels.top_labels import top_labels
@@ -15,7 +16,14 @@ from shortlist.lazy import sparse
 from shortlist.odds import expit
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, with_n_labels, with_prefix, without_prefix
+from shortlist.stages.stage import (
+    Stage,
+    finite_number,
+    quantize_rows,
+    with_n_labels,
+    with_prefix,
+    without_prefix,
+)
 
 MIN_VOTES = 0.01  # the logarithm of fewer votes would say more than they do
 LABELS_PER_BLOCK = 8192
@@ -141,9 +149,9 @@ class BucketClassifier(Classifier):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> BucketClassifier:
-        from shortlist.arrays import check_arrays
-
         sizes = check_arrays(arrays, cls._spec(arrays), **sizes)
+        if not sizes["n_repetitions"]:
+            raise ModelError("a bucket classifier needs at least one repetition")
         for i, buckets in enumerate(arrays["buckets"]):
             check_arrays(
                 {"buckets": buckets}, {"buckets": ArraySpec("int32", ("n",), below="b")}, b=sizes[f"n_buckets_{i}"]
@@ -151,8 +159,6 @@ class BucketClassifier(Classifier):
         return cls(arrays, config)
 
     def quantized(self) -> BucketClassifier:
-        from shortlist.stages.stage import quantize_rows
-
         return BucketClassifier(quantize_rows(self._arrays, self._spec(self._arrays)), self._config)
 
     def _of_repetition(self, features: np.ndarray, i: int) -> np.ndarray:

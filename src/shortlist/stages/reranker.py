@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, counts_to_indptr
+from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.odds import mixture_odds
 from shortlist.kernels.word_rows import score_candidates
@@ -73,12 +73,10 @@ class Reranker(Stage):
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
 
     @classmethod
-    def read(
+    def from_arrays(  # type: ignore[override]
         cls, arrays: Arrays, config: dict[str, Any], words: Vocabulary, subwords: Vocabulary, n_labels: int
     ) -> Reranker:
         """The re-ranker again, from arrays that may come from a file; both vocabularies are those it was saved with."""
-        from shortlist.arrays import check_arrays
-
         sizes = check_arrays(arrays, cls.spec, n_labels=n_labels, n_words=len(words), n_subwords=len(subwords))
         expected = n_labels * n_pages(len(words) + len(subwords)) + 1
         if sizes["n_starts"] != expected:
