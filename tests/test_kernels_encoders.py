@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from shortlist.arrays import QuantizedMatrix, Ragged
-from shortlist.encoders.bag_runtime import BagRuntime
-from shortlist.encoders.mlp_runtime import MLPRuntime
 from shortlist.errors import ModelError
 from shortlist.kernels.encoders import sum_words
 from shortlist.kernels.words import weigh_texts
+from shortlist.stages.encoders import BagEncoder
 from shortlist.text import TfIdf
 
 
@@ -47,16 +46,15 @@ class TestSumWords:
         arrays = {"words": words, "idf": np.ones(30, np.float32)}
         if kind == "mlp":
             arrays |= {"biases": np.zeros(6, np.float32), "buckets": rng.permutation(30).astype(np.int32)}
-        runtime = BagRuntime if kind == "bag" else MLPRuntime
         packed = arrays | QuantizedMatrix.of_floats(words).in_8_bits().to_arrays("words")
         texts = random_texts(rng, 20, 30)
-        before, after = (runtime(part, 32).encode(texts) for part in (arrays, packed))
-        # Half a step of each of up to seven words, whose weights have length 1 together.
+        before, after = (BagEncoder.from_arrays(part, {"max_words": 32}).encode(texts) for part in (arrays, packed))
+        # Half a step of each of up to seven words, weighed together to length 1.
         np.testing.assert_allclose(after, before, atol=np.abs(words).max() / 254 * 7**0.5)
         assert not np.array_equal(after, before)
         del packed["words.scales"]
-        with pytest.raises(ModelError, match="one scale for each of the 30 rows"):
-            runtime(packed, 32)
+        with pytest.raises(ModelError, match="one float32 scale for each of its 30 rows"):
+            BagEncoder.from_arrays(packed, {"max_words": 32})
 
 
 class TestWeighTexts:

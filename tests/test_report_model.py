@@ -95,7 +95,13 @@ class TestOneModel:
     def test_a_deep_model_has_curves(self, parts, tmp_path):
         pytest.importorskip("torch", reason="needs the extra `train`")
         train, test = parts
-        options = {"n_epochs": 2, "embedding_dim": 64, "validation_fraction": 0.2, "n_clusters": 4, "n_clusters_searched": 2}
+        options = {
+            "n_epochs": 2,
+            "embedding_dim": 64,
+            "validation_fraction": 0.2,
+            "n_clusters": 4,
+            "n_clusters_searched": 2,
+        }
         shortlist.train(train, recipe="inceptionxml+", threads=1, **options).save(tmp_path / "model")
         page = shortlist.model_report(shortlist.load(tmp_path / "model"), test, train)
         html = page.to_html()

@@ -227,7 +227,8 @@ def check_arrays(arrays: Mapping[str, np.ndarray], spec: Mapping[str, ArraySpec]
         _check_dtype_and_shape(name, expected, arrays, sizes)
     for name, expected in present.items():
         _check_values(name, expected, arrays, sizes)
-    unknown = set(arrays) - set(present) - {f"{name}.scales" for name in present}
+    scales = {f"{name}.scales" for name in present if present[name].dtype == "rows" and arrays[name].dtype == np.int8}
+    unknown = set(arrays) - set(present) - scales
     if unknown:
         raise ModelError(f"array {min(unknown)!r} is not part of this stage")
     return sizes
@@ -266,16 +267,23 @@ def _check_values(name: str, expected: ArraySpec, arrays: Mapping[str, np.ndarra
     if expected.finite and array.dtype.kind == "f":
         _require_finite(name, array)
     if expected.below is not None and array.size:
-        below = sizes[expected.below] if isinstance(expected.below, str) else expected.below
+        below = _size(name, expected.below, sizes) if isinstance(expected.below, str) else expected.below
         wrong = array.min() if array.min() < 0 else array.max()
         if not 0 <= wrong < below:
             raise ModelError(f"array {name!r} has a value of {wrong}; expected values from 0 to below {below:,}")
     if expected.indptr is not None:
-        end = sizes[expected.indptr]
+        end = _size(name, expected.indptr, sizes)
         if not len(array) or array[0] != 0 or array[-1] != end or (array[1:] < array[:-1]).any():
             raise ModelError(f"array {name!r} must start at 0, never decrease, and end at {end:,}")
     if expected.unique and array.size and np.bincount(array).max() > 1:
         raise ModelError(f"array {name!r} has a value twice")
+
+
+def _size(name: str, size: str, sizes: dict[str, int]) -> int:
+    """The size that the values of an array refer to; it may be that of an optional array, which is missing."""
+    if size not in sizes:
+        raise ModelError(f"array {name!r} is there, but no array of size {size!r}")
+    return sizes[size]
 
 
 def _require_finite(name: str, array: np.ndarray) -> None:

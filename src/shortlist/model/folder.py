@@ -207,7 +207,7 @@ class ModelReader:
             config = by_name["reranker"].config
             subwords = self._vocabulary(f"{prefix}reranker.txt", config["subwords"])
             own = self._arrays(f"{prefix}reranker.safetensors")
-            pipeline.reranker = Reranker.read(own, config, vocabulary, subwords, n_labels)
+            pipeline.reranker = Reranker.from_arrays(own, config, vocabulary, subwords, n_labels)
         return pipeline
 
     def _vocabulary(self, name: str, config: dict[str, Any]) -> Vocabulary:

@@ -18,7 +18,7 @@ from shortlist.labels.centroids import normalize_rows
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, label_count, whole_number, with_prefix, without_prefix
+from shortlist.stages.stage import Stage, finite_number, whole_number, with_n_labels, with_prefix, without_prefix
 
 
 class Candidates(NamedTuple):
@@ -154,12 +154,16 @@ class NearestLabels(CandidateStage):
             self._texts = NeighbourIndex.from_arrays(texts, self._n_neighbours)
             labels = without_prefix("text_labels", arrays)
             self._text_labels = Ragged(labels.get("indptr", np.zeros(1, np.int64)), labels.get("values", np.zeros(0)))
-            if not 0 < len(self._texts) == len(self._text_labels) or self._texts.n_features != self.n_features:
+            if not 0 < len(self._texts) == len(self._text_labels):
                 raise ModelError(f"{len(self._texts):,} texts in the index, labels for {len(self._text_labels):,}")
+            if self._texts.n_features != self.n_features:
+                raise ModelError(
+                    f"the index of texts has {self._texts.n_features} features, that of centres {self.n_features}"
+                )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> NearestLabels:
-        return super().from_arrays(arrays, config, **{**sizes, "n_labels": label_count(config, sizes)})
+        return super().from_arrays(arrays, config, **with_n_labels(config, sizes))
 
     @staticmethod
     def build(

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.kernels.candidates import search_cells
 from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
@@ -107,4 +107,6 @@ class CellIndex:
     def from_arrays(arrays: Arrays) -> CellIndex:
         """The index again, from arrays that were checked against `spec`."""
         cells, vectors = (QuantizedMatrix.of_arrays(arrays, name) for name in ("cells", "vectors"))
+        if not len(cells):
+            raise ModelError("an index needs at least one cell")
         return CellIndex(cells, arrays["starts"], arrays["order"], vectors)

@@ -16,7 +16,14 @@ from shortlist.lazy import sparse
 from shortlist.odds import expit
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, label_count, quantize_rows, with_prefix, without_prefix
+from shortlist.stages.stage import (
+    Stage,
+    finite_number,
+    quantize_rows,
+    with_n_labels,
+    with_prefix,
+    without_prefix,
+)
 
 MIN_VOTES = 0.01  # the logarithm of fewer votes would say more than they do
 LABELS_PER_BLOCK = 8192
@@ -144,7 +151,7 @@ class BucketClassifier(Classifier):
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> BucketClassifier:
         sizes = check_arrays(arrays, cls._spec(arrays), **sizes)
         if not sizes["n_repetitions"]:
-            raise ModelError("array 'buckets' has no repetitions")
+            raise ModelError("a bucket classifier needs at least one repetition")
         for i, buckets in enumerate(arrays["buckets"]):
             check_arrays(
                 {"buckets": buckets}, {"buckets": ArraySpec("int32", ("n",), below="b")}, b=sizes[f"n_buckets_{i}"]
@@ -193,7 +200,7 @@ class SparseClassifier(Classifier):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> SparseClassifier:
-        return super().from_arrays(arrays, config, **{**sizes, "n_labels": label_count(config, sizes)})
+        return super().from_arrays(arrays, config, **with_n_labels(config, sizes))
 
     @staticmethod
     def of_rows(rows: sparse.csr_array) -> SparseClassifier:

@@ -106,7 +106,11 @@ class NeighbourIndex:
         """The index again. Graphs point into their bytes and do not copy them."""
         if "vectors" in arrays:
             return NeighbourIndex(arrays, [], search_breadth)
-        graphs = [_graph_of(arrays[f"graph.{part}"]) for part in range(len(arrays))]
+        names = [f"graph.{part}" for part in range(len(arrays))]
+        missing = [name for name in names if name not in arrays]
+        if missing:
+            raise ModelError(f"array {missing[0]!r} is missing")
+        graphs = [_graph_of(arrays[name]) for name in names]
         sizes = [graph.ntotal for graph in graphs]
         if not graphs or sizes != [len(range(part, sum(sizes), len(sizes))) for part in range(len(sizes))]:
             raise ModelError(f"graphs of {sizes} vectors do not make up one index")
@@ -140,10 +144,10 @@ class NeighbourIndex:
             block = slice(begin, begin + per_block)
             products = queries[block] @ self._vectors.T
             top_columns(products, k, ids[block])
-            chosen = np.take_along_axis(products, ids[block], axis=1)
-            order = np.argsort(-chosen, axis=1, kind="stable")
+            found = np.take_along_axis(products, ids[block], axis=1)
+            order = np.argsort(-found, axis=1, kind="stable")
             ids[block] = np.take_along_axis(ids[block], order, axis=1)
-            cosines[block] = np.take_along_axis(chosen, order, axis=1)
+            cosines[block] = np.take_along_axis(found, order, axis=1)
         return ids, cosines
 
     def _search_graphs(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

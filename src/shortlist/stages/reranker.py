@@ -72,7 +72,7 @@ class Reranker(Stage):
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
 
     @classmethod
-    def read(
+    def from_arrays(  # type: ignore[override]
         cls, arrays: Arrays, config: dict[str, Any], words: Vocabulary, subwords: Vocabulary, n_labels: int
     ) -> Reranker:
         """The re-ranker again, from arrays that may come from a file; both vocabularies are those it was saved with."""

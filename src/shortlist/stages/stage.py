@@ -69,17 +69,17 @@ def whole_number(config: Mapping[str, Any], name: str, least: int = 1, most: int
     return value
 
 
+def with_n_labels(config: Mapping[str, Any], sizes: dict[str, int]) -> dict[str, int]:
+    """The sizes with the number of labels of the config, which is that of the model, where the model is known."""
+    n_labels = whole_number(config, "n_labels")
+    if sizes.get("n_labels", n_labels) != n_labels:
+        raise ModelError(f"n_labels is {n_labels}; the model has {sizes['n_labels']:,} labels")
+    return {**sizes, "n_labels": n_labels}
+
+
 def finite_number(config: Mapping[str, Any], name: str, least: float = -1e6, most: float = 1e6) -> float:
     """A number from the config of a stage, checked."""
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ModelError(f"{name} is {value!r:.60}; expected a number from {least:g} to {most:g}")
     return float(value)
-
-
-def label_count(config: Mapping[str, Any], sizes: Mapping[str, int]) -> int:
-    """The number of labels in the config of a stage, which must be that of the model."""
-    n_labels = whole_number(config, "n_labels")
-    if sizes.get("n_labels", n_labels) != n_labels:
-        raise ModelError(f"a stage has {n_labels:,} labels; the model has {sizes['n_labels']:,}")
-    return n_labels

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, Ragged
+from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, Ragged, check_arrays
 from shortlist.kernels.encoders import sum_words
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import whole_number
@@ -37,10 +37,9 @@ class BagEncoder(Encoder):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> BagEncoder:
-        if "buckets" not in arrays and "words" in arrays:
-            sizes["n_words"] = sizes.get("n_words", len(arrays["words"]))
-            sizes["n_rows"] = sizes["n_words"]
-        return super().from_arrays(arrays, config, **sizes)
+        one_row_per_word = {"words": ArraySpec("rows", ("n_words", "n_features"), finite=False)}
+        check_arrays(arrays, cls.spec if "buckets" in arrays else {**cls.spec, **one_row_per_word}, **sizes)
+        return cls(arrays, config)
 
     def encode(self, inputs: Ragged) -> np.ndarray:
         features = np.empty((len(inputs), self.n_features), np.float32)

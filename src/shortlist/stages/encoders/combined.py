@@ -34,7 +34,11 @@ class ParallelEncoders(Encoder):
             BagEncoder.from_arrays(without_prefix(str(i), arrays), member, **sizes)
             for i, member in enumerate(config["encoders"])
         ]
-        return cls(members)
+        encoder = cls(members)
+        unknown = arrays.keys() - encoder.arrays().keys()
+        if unknown:
+            raise ModelError(f"array {min(unknown)!r} is not part of this stage")
+        return encoder
 
     def quantized(self) -> Self:
         return type(self)([encoder.quantized() for encoder in self.encoders])

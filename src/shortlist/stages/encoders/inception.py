@@ -62,6 +62,8 @@ class InceptionEncoder(Encoder):
         super().__init__(arrays, config)
         self._words, self._project = QuantizedMatrix.of_arrays(arrays, "words"), arrays["project"]
         self._max_words, self._bag = whole_number(config, "max_words"), bool(config.get("bag"))
+        if ("word_mix" in arrays) != ("dimension_mix" in arrays):
+            raise ModelError("one of the arrays 'word_mix' and 'dimension_mix' is missing")
         self._mixes = (arrays["word_mix"], arrays["dimension_mix"]) if "word_mix" in arrays else None
         self._branches = arrays["branch_weights"], arrays["branch_biases"]
         self._last = arrays["last_weights"], arrays["last_biases"]
@@ -89,8 +91,6 @@ class InceptionEncoder(Encoder):
         for name, shape in expected.items():
             if self._arrays[name].shape != shape:
                 raise ModelError(f"array {name!r} has shape {self._arrays[name].shape}; the others need {shape}")
-        if ("word_mix" in self._arrays) != ("dimension_mix" in self._arrays):
-            raise ModelError("one of the arrays 'word_mix' and 'dimension_mix' is missing")
         if self._dim < LAST_WIDTH * STRIDE or not channels or not last_channels:
             raise ModelError(f"{self._dim} dimensions and {channels} channels are too few for the convolutions")
 

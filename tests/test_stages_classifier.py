@@ -1,0 +1,435 @@
+"""Output layers and classifiers: the best labels and their probabilities, against plain numpy."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.special import expit, log_expit
+
+from model_files import replaced
+from shortlist.arrays import check_arrays, counts_to_indptr
+from shortlist.errors import ModelError
+from shortlist.kernels.threads import use_threads
+from shortlist.stages import classifier as classifier_module
+from shortlist.stages import output_layer
+from shortlist.stages.candidates import Candidates, top_clusters
+from shortlist.stages.classifier import (
+    MIN_VOTES,
+    Blend,
+    BucketClassifier,
+    PriorClassifier,
+    RowClassifier,
+    SparseClassifier,
+    best_of,
+    bucket_arrays,
+)
+from shortlist.stages.output_layer import OutputLayer, output_layer_spec
+
+INF = float("inf")
+
+
+def expected_lists(ids_and_scores, k):
+    """The k best of (ids, scores) of each text, padded with -1 and −∞; of equals, the lower id first."""
+    ids, scores = np.full((len(ids_and_scores), k), -1), np.full((len(ids_and_scores), k), -np.inf)
+    for text, (candidates, values) in enumerate(ids_and_scores):
+        order = np.lexsort((candidates, -values))[:k]
+        ids[text, : len(order)], scores[text, : len(order)] = candidates[order], values[order]
+    return ids, scores
+
+
+def small_numbers(rng, *shape):
+    """Whole numbers from -2 to 2: sums of products are exact, and many are equal."""
+    return rng.integers(-2, 3, shape).astype(np.float32)
+
+
+def layer_arrays(rng, n_rows, n_features, residual=True, packed=False):
+    arrays = {"weights": small_numbers(rng, n_rows, n_features), "biases": small_numbers(rng, n_rows)}
+    if packed:
+        arrays["weights"] = arrays["weights"].astype(np.int8)
+        arrays["weights.scales"] = 2 ** small_numbers(rng, n_rows)
+    if residual:
+        arrays["block"] = small_numbers(rng, n_features, n_features)
+    return arrays
+
+
+def random_layer(*arguments, **kind):
+    return OutputLayer(layer_arrays(*arguments, **kind))
+
+
+def dense_logits(layer, features):
+    """The logits of all rows, by one product."""
+    hidden = features if layer.block is None else np.maximum(features @ layer.block.T, 0) + features
+    return hidden @ (layer.rows.values * layer.rows.scales[:, None]).T + layer.biases
+
+
+class TestOutputLayer:
+    @given(
+        st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 20), st.integers(0, 6), st.booleans(), st.booleans()
+    )
+    def test_logits_equal_a_dense_product(self, seed, n_texts, n_rows, k, residual, packed):
+        """Few texts are scored by a kernel, many by matrix products, candidates one by one: all the same."""
+        rng = np.random.default_rng(seed)
+        layer, features = random_layer(rng, n_rows, 3, residual, packed), small_numbers(rng, n_texts, 3)
+        expected = dense_logits(layer, features)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(output_layer, "ROWS_PER_BLOCK", 6)
+            assert np.array_equal(layer.logits(features), expected)
+            patch.setattr(output_layer, "FEW_TEXTS", 0)
+            assert np.array_equal(layer.logits(features), expected)
+        candidates = rng.integers(-1, n_rows, (n_texts, k)).astype(np.int32)
+        of_candidates = np.take_along_axis(expected, np.maximum(candidates, 0), axis=1)
+        found = layer.logits_of(features, candidates)
+        assert np.array_equal(found, np.where(candidates >= 0, of_candidates, -INF))
+
+    @given(
+        st.integers(0, 10_000),
+        st.integers(0, 8),
+        st.integers(1, 20),
+        st.integers(1, 30),
+        st.integers(1, 9),
+        st.booleans(),
+    )
+    def test_best_in_blocks_of_any_size(self, seed, n_texts, n_rows, k, block, packed):
+        rng = np.random.default_rng(seed)
+        layer, features = random_layer(rng, n_rows, 3, packed=packed), small_numbers(rng, n_texts, 3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(output_layer, "ROWS_PER_BLOCK", block)
+            ids, scores = layer.best(features, k)
+        logits = dense_logits(layer, features)
+        expected = expected_lists([(np.arange(n_rows), line) for line in logits], min(k, n_rows))
+        assert ids.tolist() == expected[0].tolist()
+        assert scores.tolist() == expected[1].tolist()
+
+    @given(
+        st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 6), st.integers(1, 30), st.booleans(), st.booleans()
+    )
+    def test_best_of_clusters(self, seed, n_texts, n_clusters, k, residual, packed):
+        rng = np.random.default_rng(seed)
+        starts = counts_to_indptr(rng.integers(0, 5, n_clusters) + (np.arange(n_clusters) == 0))
+        layer = random_layer(rng, int(starts[-1]), 3, residual, packed)
+        features = small_numbers(rng, n_texts, 3)
+        clusters = np.full((n_texts, n_clusters), -1, np.int32)
+        for line in clusters:
+            seen = rng.permutation(n_clusters)[: rng.integers(0, n_clusters + 1)]
+            line[rng.permutation(n_clusters)[: len(seen)]] = seen
+        logits = dense_logits(layer, features)
+        rows = [
+            np.asarray([row for c in line if c >= 0 for row in range(starts[c], starts[c + 1])], int)
+            for line in clusters
+        ]
+        ids, scores = layer.best_of_clusters(features, clusters, starts, k, None)
+        expected = expected_lists([(r, line[r]) for r, line in zip(rows, logits, strict=True)], min(k, int(starts[-1])))
+        assert ids.tolist() == expected[0].tolist()
+        assert scores.tolist() == expected[1].tolist()
+
+    @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 6), st.integers(1, 30))
+    def test_best_by_the_product_with_the_probability_of_the_cluster(self, seed, n_texts, n_clusters, k):
+        rng = np.random.default_rng(seed)
+        starts = counts_to_indptr(rng.integers(1, 5, n_clusters))
+        layer = random_layer(rng, int(starts[-1]), 3)
+        features = rng.standard_normal((n_texts, 3)).astype(np.float32)
+        cluster_logits = 20 * rng.standard_normal((n_texts, n_clusters)).astype(np.float32)
+        every = np.tile(np.arange(n_clusters, dtype=np.int32), (n_texts, 1))
+        ids, scores = layer.best_of_clusters(features, every, starts, k, cluster_logits)
+        sums = log_expit(layer.logits(features)) + log_expit(np.repeat(cluster_logits, np.diff(starts), axis=1))
+        rows = np.arange(int(starts[-1]))
+        expected = expected_lists([(rows, line) for line in sums], min(k, len(rows)))
+        np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-6)
+        # By the scores of the rows found: rounding may swap two that are all but equal.
+        np.testing.assert_allclose(np.take_along_axis(sums, ids, axis=1), expected[1], rtol=1e-5, atol=1e-6)
+        assert all(len(set(line)) == len(line) for line in ids.tolist())
+
+    @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="numba was started with one thread")
+    def test_threads_change_nothing(self):
+        rng = np.random.default_rng(1)
+        layer = OutputLayer({"weights": rng.standard_normal((50, 7), np.float32), "biases": np.zeros(50, np.float32)})
+        features, starts = rng.standard_normal((40, 7), np.float32), np.arange(0, 51, 5)
+        cluster_logits = rng.standard_normal((40, 10), np.float32)
+        results = []
+        for threads in (1, 2):
+            with use_threads(threads):
+                clusters = top_clusters(cluster_logits, 4)
+                lists = (
+                    layer.best(features, 6),
+                    layer.best_of_clusters(features, clusters, starts, 6, None),
+                    layer.best_of_clusters(features, clusters, starts, 6, cluster_logits),
+                )
+                results.append([clusters, *(array for pair in lists for array in pair)])
+        for one, two in zip(*results, strict=True):
+            assert np.array_equal(one, two)
+
+    @pytest.mark.parametrize("residual", [True, False])
+    def test_equals_the_head_in_torch(self, residual):
+        torch = pytest.importorskip("torch")
+        from shortlist.training.label_rows import LabelRows
+        from shortlist.training.learner import Head
+
+        torch.manual_seed(0)
+        head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), residual)
+        for _ in range(3):  # each step of its power iteration changes the spectral norm
+            head.block(torch.randn(4, 9))
+        arrays = head.arrays()
+        assert head.block.training
+        assert set(arrays) == {"weights", "biases"} | ({"block"} if residual else set())
+        check_arrays(arrays, output_layer_spec("n_rows"), n_rows=20, n_features=9)
+        features = torch.randn(6, 9)
+        head.block.eval()
+        expected = head.block(features) @ torch.from_numpy(head.rows.weights).T + torch.from_numpy(head.rows.biases)
+        logits = OutputLayer(arrays).logits(features.numpy())
+        np.testing.assert_allclose(logits, expected.detach().numpy(), rtol=1e-5, atol=1e-5)
+
+
+class TestBestOf:
+    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 12), st.integers(0, 15))
+    def test_equals_a_stable_sort(self, seed, n_texts, n_candidates, k):
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(-1, 50, (n_texts, n_candidates)).astype(np.int32)
+        odds = np.where(ids >= 0, small_numbers(rng, *ids.shape), -INF).astype(np.float32)
+        best, probabilities = best_of(ids, odds, k)
+        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
+        assert best.dtype == np.int32
+        assert best.tolist() == np.take_along_axis(ids, order, axis=1).tolist()
+        np.testing.assert_allclose(probabilities, expit(np.take_along_axis(odds, order, axis=1)), rtol=1e-6)
+
+    def test_other_types_and_layouts_of_log_odds(self):
+        ids = np.arange(12, dtype=np.int32).reshape(2, 6)
+        odds = np.random.default_rng(0).standard_normal((2, 6))
+        for same in (odds, np.asfortranarray(odds), odds.astype(np.float32)):
+            assert best_of(ids, same, 3)[0].tolist() == best_of(ids, odds, 3)[0].tolist()
+
+
+class TestRowClassifier:
+    N_LABELS, N_FEATURES = 12, 3
+
+    def new(self, order=False, blend=None, seed=0):
+        rng = np.random.default_rng(seed)
+        arrays = layer_arrays(rng, self.N_LABELS, self.N_FEATURES)
+        if order:
+            arrays["order"] = rng.permutation(self.N_LABELS).astype(np.int32)
+        stage = RowClassifier.from_arrays(arrays, {} if blend is None else {"blend": blend}, n_labels=self.N_LABELS)
+        features = rng.standard_normal((7, self.N_FEATURES)).astype(np.float32)
+        logits = dense_logits(stage.layer, features)
+        by_label = np.empty_like(logits)
+        by_label[:, arrays.get("order", np.arange(self.N_LABELS))] = logits
+        return stage, features, by_label
+
+    def test_all_labels(self):
+        stage, features, logits = self.new()
+        ids, scores = stage.best(features, Candidates(), 4)
+        expected = np.argsort(-logits, axis=1, kind="stable")[:, :4]
+        assert np.array_equal(ids, expected)
+        np.testing.assert_allclose(scores, expit(np.take_along_axis(logits, expected, axis=1)), rtol=1e-5)
+        assert stage.best(features, Candidates(), 99)[0].shape == (7, self.N_LABELS)
+
+    @pytest.mark.parametrize("use_logits", [False, True])
+    def test_rows_of_clusters_become_labels(self, use_logits):
+        stage, features, logits = self.new(order=True)
+        starts, order = np.array([0, 3, 3, 8, 12]), stage.arrays()["order"]
+        clusters = np.tile(np.array([0, 2], np.int32), (7, 1))
+        cluster_logits = np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)
+        evidence = (cluster_logits,) if use_logits else ()
+        ids, scores = stage.best(features, Candidates(None, clusters, starts, evidence), 9)
+        assert ids.dtype == np.int32
+        assert (ids[:, 8:] == -1).all()
+        labels = np.concatenate([order[0:3], order[3:8]])
+        assert all(set(row) == set(labels.tolist()) for row in ids[:, :8].tolist())
+        cluster_of_label = np.empty(self.N_LABELS, int)
+        cluster_of_label[order] = np.repeat(np.arange(4), np.diff(starts))
+        probabilities = expit(logits)
+        if use_logits:
+            probabilities = probabilities * expit(cluster_logits[:, cluster_of_label])
+        np.testing.assert_allclose(
+            scores[:, :8], np.take_along_axis(probabilities, ids[:, :8], axis=1), rtol=1e-4, atol=1e-6
+        )
+        assert (np.diff(scores[:, :8], axis=1) <= 1e-6).all()
+        own = (np.take_along_axis(cluster_logits, cluster_of_label[ids[:, :8]], axis=1),) if use_logits else ()
+        np.testing.assert_allclose(stage.scores(features, ids[:, :8], own), scores[:, :8], rtol=1e-4, atol=1e-6)
+
+    @pytest.mark.parametrize("blend", [{}, {"classifier": 0.5, "cosine": -2.0, "votes": 0.3, "bias": 1.0}])
+    def test_blend_of_logits_cosines_and_votes(self, blend):
+        stage, features, logits = self.new(blend=blend)
+        rng = np.random.default_rng(1)
+        ids = np.stack([rng.permutation(self.N_LABELS)[:6] for _ in range(7)]).astype(np.int32)
+        ids[2, 4:] = -1
+        cosines, votes = rng.standard_normal((2, 7, 6)).astype(np.float32)
+        votes = np.maximum(votes, 0)
+        parts = {"classifier": 1.0, "cosine": 1.0, "votes": 0.1, "bias": 0.0, **blend}
+        odds = parts["classifier"] * np.take_along_axis(logits, np.maximum(ids, 0), axis=1)
+        odds += parts["cosine"] * cosines + parts["votes"] * np.log(np.maximum(votes, MIN_VOTES)) + parts["bias"]
+        odds = np.where(ids >= 0, odds, -INF)
+        best, scores = stage.best(features, Candidates(ids, evidence=(cosines, votes)), 6)
+        order = np.argsort(-odds, axis=1, kind="stable")
+        assert np.array_equal(best, np.take_along_axis(ids, order, axis=1))
+        np.testing.assert_allclose(scores, expit(np.take_along_axis(odds, order, axis=1)), rtol=1e-4)
+        known = stage.scores(features[:2], ids[:2], (cosines[:2], votes[:2]))
+        np.testing.assert_allclose(known, expit(odds[:2]), rtol=1e-4)
+        assert stage.config() == {"blend": parts}
+
+    @pytest.mark.parametrize("classifier", [1.0, 0.0, -0.5])
+    def test_missing_candidates_come_last_whatever_the_blend(self, classifier):
+        stage, features, _ = self.new(blend={"classifier": classifier})
+        ids = np.tile(np.array([-1, 3, -1, 5], np.int32), (7, 1))
+        zeros = np.zeros(ids.shape, np.float32)
+        best, scores = stage.best(features, Candidates(ids, evidence=(zeros, zeros)), 4)
+        assert all(sorted(row[:2]) == [3, 5] for row in best.tolist())
+        assert (best[:, 2:] == -1).all()
+        assert not scores[:, 2:].any()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"weights": lambda a: a[:, :-1]}, "'block' has shape"),
+            ({"weights": lambda a: a.astype(np.float64)}, "'weights' is float64"),
+            ({"weights": lambda a: a.astype(np.int8)}, "'weights' is int8 and needs one float32 scale"),
+            ({"weights": None}, "'weights' is missing"),
+            ({"biases": lambda a: a[:-1]}, "'biases' has shape"),
+            ({"biases": lambda a: a.astype(np.float64)}, "'biases' is float64"),
+            ({"block": lambda a: a[:-1]}, "'block' has shape"),
+            ({"block": lambda a: a * np.inf}, "'block' contains NaN or infinity"),
+            ({"order": lambda a: a + 1}, "'order' has a value of 12"),
+            ({"order": lambda a: a * 0}, "'order' has a value twice"),
+            ({"something": np.ones(3, np.float32)}, "'something' is not part of this stage"),
+        ],
+    )
+    def test_damaged_arrays_are_refused(self, change, message):
+        arrays = self.new(order=True)[0].arrays()
+        with (
+            np.errstate(invalid="ignore"),
+            pytest.raises(ModelError, match=message),
+        ):
+            RowClassifier.from_arrays(replaced(arrays, change), {}, n_labels=self.N_LABELS)
+
+    def test_another_number_of_labels_is_refused(self):
+        with pytest.raises(ModelError, match="expected 13 where it has 12"):
+            RowClassifier.from_arrays(self.new()[0].arrays(), {}, n_labels=13)
+
+    @pytest.mark.parametrize("value", [None, "1", True, [1], 1e300, float("nan")])
+    def test_a_damaged_blend_is_refused(self, value):
+        with pytest.raises(ModelError, match="cosine"):
+            RowClassifier.from_arrays(self.new()[0].arrays(), {"blend": {"cosine": value}})
+
+
+def test_blend_defaults_are_a_classifier_and_its_cosine():
+    assert Blend().log_odds(np.float32([[2]]), np.float32([[0.5]]), np.float32([[1]])).tolist() == [[2.5]]
+
+
+class TestBucketClassifier:
+    N_LABELS = 30
+
+    def new(self, n_repetitions=3, seed=0):
+        rng = np.random.default_rng(seed)
+        layers = [layer_arrays(rng, 5 + i, 3 + i) for i in range(n_repetitions)]
+        buckets = np.stack([rng.integers(5 + i, size=self.N_LABELS) for i in range(n_repetitions)]).astype(np.int32)
+        arrays = bucket_arrays(layers, buckets)
+        features = rng.standard_normal((7, sum(3 + i for i in range(n_repetitions)))).astype(np.float32)
+        means, begin = np.zeros((7, self.N_LABELS)), 0
+        for i, (layer, own) in enumerate(zip(layers, buckets, strict=True)):
+            logits = dense_logits(OutputLayer(layer), features[:, begin : begin + 3 + i])
+            means += expit(logits)[:, own] / n_repetitions
+            begin += 3 + i
+        return arrays, features, means
+
+    @pytest.mark.parametrize("n_repetitions", [1, 3, 11])
+    @pytest.mark.parametrize("block", [7, 8192])
+    def test_the_score_of_a_label_is_the_mean_of_its_buckets(self, monkeypatch, n_repetitions, block):
+        monkeypatch.setattr(classifier_module, "LABELS_PER_BLOCK", block)
+        arrays, features, means = self.new(n_repetitions)
+        stage = BucketClassifier.from_arrays(arrays, {}, n_labels=self.N_LABELS)
+        ids, scores = stage.best(features, Candidates(), 6)
+        np.testing.assert_allclose(scores, -np.sort(-means, axis=1)[:, :6], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.take_along_axis(means, ids, axis=1), scores, rtol=1e-4, atol=1e-6)
+        assert all(len(set(row)) == 6 for row in ids.tolist())
+        np.testing.assert_allclose(stage.scores(features, ids, ()), scores, rtol=1e-4, atol=1e-6)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"buckets": None}, "'buckets' is missing"),
+            ({"buckets": lambda a: a.astype(np.int64)}, "'buckets' is int64"),
+            ({"buckets": lambda a: a[0]}, "'buckets' has 1 axes"),
+            ({"buckets": lambda a: a[0, 0]}, "'buckets' has 0 axes"),
+            ({"buckets": lambda a: a[:0]}, "'0.biases' is not part of this stage"),
+            ({"buckets": lambda a: a[:, :-1]}, "'buckets' has shape"),
+            ({"buckets": lambda a: a + 5}, "'buckets' has a value of"),
+            ({"buckets": lambda a: a - 1}, "'buckets' has a value of -1"),
+            ({"buckets": lambda a: a[:2]}, "'2.biases' is not part of this stage"),
+            ({"1.weights": None}, "'1.weights' is missing"),
+            ({"2.biases": lambda a: a[:-1]}, "'2.biases' has shape"),
+        ],
+    )
+    def test_damaged_arrays_are_refused(self, change, message):
+        with pytest.raises(ModelError, match=message):
+            BucketClassifier.from_arrays(replaced(self.new()[0], change), {}, n_labels=self.N_LABELS)
+
+    def test_no_repetitions_are_refused(self):
+        with pytest.raises(ModelError, match="at least one repetition"):
+            BucketClassifier.from_arrays({"buckets": np.zeros((0, 4), np.int32)}, {})
+
+
+class TestSparseClassifier:
+    def new(self, n_labels=6, n_features=9, seed=0):
+        rng = np.random.default_rng(seed)
+        weights = sparse.random_array((n_labels, n_features), density=0.4, rng=rng, dtype=np.float32)
+        features = sparse.random_array((8, n_features), density=0.3, rng=rng, dtype=np.float32)
+        return sparse.csr_array(weights), sparse.csr_array(features)
+
+    @given(st.integers(0, 1000), st.integers(1, 9), st.integers(1, 12), st.integers(1, 12))
+    def test_equals_a_dense_product(self, seed, n_labels, n_features, k):
+        weights, features = self.new(n_labels, n_features, seed)
+        stage = SparseClassifier.of_rows(weights)
+        stage = SparseClassifier.from_arrays(stage.arrays(), stage.config(), n_labels=n_labels)
+        ids, scores = stage.best(features, Candidates(), k)
+        products = features.toarray() @ weights.toarray().T
+        shared = (features.toarray() > 0) @ (weights.toarray() > 0).T  # labels without a common word are not found
+        for row in range(8):
+            labels = np.flatnonzero(shared[row])
+            expected = expected_lists([(labels, products[row, labels])], min(k, n_labels))
+            np.testing.assert_allclose(scores[row], np.where(np.isfinite(expected[1][0]), expected[1][0], 0), rtol=1e-5)
+            assert (ids[row] >= 0).sum() == min(k, len(labels))
+            found = ids[row][ids[row] >= 0]
+            np.testing.assert_allclose(products[row, found], scores[row][: len(found)], rtol=1e-5)
+        every = np.tile(np.arange(n_labels), (8, 1))
+        np.testing.assert_allclose(stage.scores(features, every, ()), products, rtol=1e-5, atol=1e-7)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"indptr": lambda a: a[::-1].copy()}, "'indptr' must start at 0"),
+            ({"indptr": lambda a: a + 1}, "'indptr' must start at 0"),
+            ({"labels": lambda a: a + 6}, "'labels' has a value of"),
+            ({"labels": lambda a: a - 6}, "'labels' has a value of -6"),
+            ({"weights": lambda a: a[:-1]}, "'weights' has shape"),
+            ({"weights": lambda a: a.astype(np.float64)}, "'weights' is float64"),
+            ({"labels": None}, "'labels' is missing"),
+        ],
+    )
+    def test_damaged_arrays_are_refused(self, change, message):
+        stage = SparseClassifier.of_rows(self.new()[0])
+        with pytest.raises(ModelError, match=message):
+            SparseClassifier.from_arrays(replaced(stage.arrays(), change), stage.config(), n_labels=6)
+
+    @pytest.mark.parametrize("n_labels", [1, 5, 7, 10**9, 0, -1, None, "6", 6.0])
+    def test_another_number_of_labels_is_refused(self, n_labels):
+        """A kernel has room for as many labels as the config says."""
+        stage = SparseClassifier.of_rows(self.new()[0])
+        with pytest.raises(ModelError, match="n_labels is"):
+            SparseClassifier.from_arrays(stage.arrays(), {"n_labels": n_labels}, n_labels=6)
+
+
+class TestPriorClassifier:
+    def test_the_same_frequent_labels_for_every_text(self):
+        stage = PriorClassifier.from_arrays({"frequencies": np.array([0.1, 0.5, 0, 0.5], np.float32)}, {}, n_labels=4)
+        ids, scores = stage.best(np.zeros((2, 0)), Candidates(), 9)
+        assert ids.tolist() == [[1, 3, 0]] * 2
+        assert scores.tolist() == [pytest.approx([0.5, 0.5, 0.1])] * 2
+        assert stage.best(np.zeros((2, 0)), Candidates(), 1)[0].tolist() == [[1], [1]]
+        assert stage.scores(np.zeros((1, 0)), np.array([[2, 3]]), ()).tolist() == [[0, 0.5]]
+
+    def test_damaged_arrays_are_refused(self):
+        for wrong in (np.zeros(3, np.float32), np.zeros(4), np.full(4, np.nan, np.float32)):
+            with pytest.raises(ModelError, match="'frequencies'"):
+                PriorClassifier.from_arrays({"frequencies": wrong}, {}, n_labels=4)
