@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from scipy import sparse
-from shortlist.text.word_features import WordFeatures
+from shortlist.text import LexicalFeatures
 
 import shortlist
 from shortlist.arrays import Ragged, check_arrays
@@ -107,7 +107,7 @@ def nearest(votes="none", n_candidates=15):
 
 def reranker():
     words = Vocabulary.build(["red shoe", "blue hat"])
-    features = WordFeatures.fit(["red shoe", "blue hat", "blue hats"], words)
+    features = LexicalFeatures.fit(["red shoe", "blue hat", "blue hats"], words)
     bounds = np.array([0, 2, 2, 5])
     arrays = paged_weights(bounds, np.array([0, 3, 1, 2, 4]), floats(5), floats(3), features.n_features)
     arrays |= {"idf": features.word_weights.idf, "subword_idf": features.piece_weights.idf}
