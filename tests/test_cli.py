@@ -267,7 +267,7 @@ def test_recipes_and_completion_and_version(run):
 
 @pytest.mark.parametrize(
     "command",
-    ["data", "data describe", "data convert", "data split", "data icd10", "train", "predict", "evaluate", "completion"],
+    ["data", "data describe", "data convert", "data split", "train", "predict", "evaluate", "completion"],
 )
 def test_help_has_examples(run, command):
     done = run(*command.split(), "--help")

@@ -35,7 +35,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         import importlib
 
-        if cmd_name in ("describe", "convert", "split", "icd10"):
+        if cmd_name in ("describe", "convert", "split"):
             ctx.fail(f"No such command '{cmd_name}'. Did you mean 'shortlist data {cmd_name}'?")
         if cmd_name not in COMMANDS:
             return None

@@ -1,4 +1,4 @@
-"""`shortlist data …`: look at data, convert it, cut it into parts, make the demo data."""
+"""`shortlist data …`: look at data, convert it, split it."""
 
 from __future__ import annotations
 
@@ -225,22 +225,3 @@ def _sorted_times(part: Dataset) -> Any:
 
     assert part.times is not None
     return part.times[np.argsort(times_as_numbers(part))] if len(part) else ["–"]
-
-
-@data.command()
-@click.argument("out", type=click.Path())
-@click.option("--seed", default=0, show_default=True, help="Same seed, same parts.")
-def icd10(out: str, seed: int) -> None:
-    """Build the demo data set in the folder OUT: ICD-10-CM descriptions and inclusion terms to codes.
-
-    \b
-    shortlist data icd10 icd10/
-    shortlist data describe icd10/
-    """
-    from shortlist.data.icd10 import build
-
-    built = build(out, seed=seed)
-    click.echo(
-        f"{out}: {built.train_texts:,} texts for training, {built.test_texts:,} for testing, {built.labels:,} labels "
-        f"({built.source})"
-    )
