@@ -35,7 +35,7 @@ TEST = [
 
 
 def spread(part) -> tuple[float, float, int]:
-    return part.mean, part.median, part.most
+    return part.mean, part.median, part.max
 
 
 def counts(buckets: list[Bucket]) -> dict[str, int]:
@@ -72,7 +72,7 @@ def test_words_of_training(described):
     assert words.empty_texts == 1
     assert words.texts_without_words == 2
     assert words.repeated_texts == 1
-    assert words.repeated_wordings == 3  # red shoes, blue hat, and no words at all
+    assert words.repeated_word_sequences == 3  # red shoes, blue hat, and no words at all
 
 
 def test_test_against_training(described):
@@ -81,7 +81,7 @@ def test_test_against_training(described):
     assert test.texts_without_labels == 1
     against = test.against_train
     assert against.texts_in_train == 1
-    assert against.wordings_in_train == 2
+    assert against.word_sequences_in_train == 2
     assert against.labels_not_in_train == 2
     assert against.pairs_not_in_train == 3
     assert against.texts_with_no_label_in_train == 1
@@ -135,7 +135,7 @@ def test_one_text_and_no_test():
     described = describe(Dataset.from_lists(["one text"], [["label"]]))
     assert spread(described.parts["train"].words.per_text) == (2, 2, 2)
     assert described.papers["test_texts"] is None
-    assert "against train" not in described.table()
+    assert "compared with train" not in described.table()
     assert "(train)" not in described.table()  # with one part there is nothing to tell apart
 
 
@@ -158,13 +158,13 @@ def test_what_reading_noticed_is_told_once():
     rows = [("good", ["a", "a"]), ("no labels at all",), ("", ["b"])]
     data = read(rows, on_error="skip")
     described = describe(data.take([0]), data.take([1]))
-    told = "\n".join(described.noticed)
-    assert told.count("1 bad line was skipped") == 1
+    told = "\n".join(described.warnings)
+    assert told.count("skipped 1 bad line") == 1
     assert told.count("kept once") == 1
     assert "empty" not in told  # the table has it
-    assert described.noticed[0].startswith("train: ")
-    assert "noticed while reading" in described.table()
-    assert "Noticed while reading" in described.to_markdown()
+    assert described.warnings[0].startswith("train: ")
+    assert "warnings" in described.table()
+    assert "Warnings:" in described.to_markdown()
 
 
 def test_remarks_are_wrapped_but_paths_stay_whole(tmp_path):
@@ -197,7 +197,7 @@ def test_json_is_plain_and_complete(described):
     assert plain["parts"]["train"]["words"]["repeated_texts"] == 1
     assert plain["parts"]["train"]["texts_per_label"]["histogram"][0] == {"first": 1, "last": 1, "count": 2}
     assert plain["parts"]["test"]["against_train"]["labels_not_in_train"] == 2
-    assert plain["noticed"] == []
+    assert plain["warnings"] == []
 
 
 def test_markdown_has_the_tables(described):
@@ -218,11 +218,11 @@ def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     wordings = [tuple(tokenizer.words(text)) for text in train_texts]
     words = described.parts["train"].words
     assert words.repeated_texts == len(train_texts) - len(set(train_texts))
-    assert words.repeated_wordings == len(wordings) - len(set(wordings))
+    assert words.repeated_word_sequences == len(wordings) - len(set(wordings))
     assert words.distinct == len({word for wording in wordings for word in wording})
     against = described.parts["test"].against_train
     assert against.texts_in_train == sum(text in set(train_texts) for text in test_texts)
-    assert against.wordings_in_train == sum(tuple(tokenizer.words(text)) in set(wordings) for text in test_texts)
+    assert against.word_sequences_in_train == sum(tuple(tokenizer.words(text)) in set(wordings) for text in test_texts)
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,7 +11,7 @@ import zstandard
 from pyarrow import parquet
 
 import shortlist
-from shortlist.data.folders import parts_of
+from shortlist.data.read import parts_of
 from shortlist.errors import DataError, OptionError
 
 
@@ -60,7 +60,7 @@ def test_problems_name_the_shard(put, tmp_path):
 def test_several_formats_are_an_error_until_one_is_chosen(put, tmp_path):
     put("d/1.jsonl", line("a", "x"))
     put("d/2.csv", "text,labels\nb,x\n")
-    with pytest.raises(DataError, match=r"mixes files of several formats \(csv, jsonl\): say which with format="):
+    with pytest.raises(DataError, match=r"has files of several formats \(csv, jsonl\): choose one with format="):
         shortlist.read(tmp_path / "d")
     assert list(shortlist.read(tmp_path / "d", format="jsonl").texts) == ["a"]
     assert list(shortlist.read(tmp_path / "d", format="csv").texts) == ["b"]
@@ -70,13 +70,13 @@ def test_shards_whose_names_say_nothing(put, tmp_path):
     put("d/part-00000", line("a", "x"))
     put("d/part-00001.gz", gzip.compress(line("b", "x").encode()))
     put("d/_SUCCESS", "")
-    with pytest.raises(DataError, match="nothing here that can be read"):
+    with pytest.raises(DataError, match="found nothing to read"):
         shortlist.read(tmp_path / "d")
     assert list(shortlist.read(tmp_path / "d", format="jsonl").texts) == ["a", "b"]
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match=r"nothing here that can be read. Expected train/test files"):
+    with pytest.raises(DataError, match=r"found nothing to read. Expected train and test files"):
         shortlist.read(tmp_path)
     assert parts_of(tmp_path) == []
 
@@ -92,9 +92,9 @@ def test_parts(put, tmp_path):
     assert list(shortlist.read(folder, "train").texts) == ["a"]
     assert list(shortlist.read(folder, part="test").texts) == ["b"]
     assert list(shortlist.read(str(folder), "validation").texts) == ["c", "d"]
-    with pytest.raises(DataError, match="holds train and validation and test: say which with part="):
+    with pytest.raises(DataError, match="has the parts train, validation, test: choose one with part="):
         shortlist.read(folder)
-    with pytest.raises(OptionError, match="part is 'dev'; it can be train, validation, test"):
+    with pytest.raises(OptionError, match="part is 'dev'; choose one of train, validation, test"):
         shortlist.read(folder, "dev")
 
 
@@ -104,12 +104,12 @@ def test_a_single_part_needs_no_saying(put, tmp_path):
     with pytest.raises(DataError, match="has no test part; it has train"):
         shortlist.read(tmp_path / "d", "test")
     put("e/1.jsonl", line("a", "x"))
-    with pytest.raises(DataError, match="has no test part; it has none that is known"):
+    with pytest.raises(DataError, match="has no test part; it has no parts"):
         shortlist.read(tmp_path / "e", "test")
 
 
 def test_a_file_has_no_parts(put):
-    with pytest.raises(OptionError, match="is a file; parts are for folders"):
+    with pytest.raises(OptionError, match="is a file; only folders have parts"):
         shortlist.read(put("a.jsonl", line("a", "x")), "train")
 
 
@@ -154,8 +154,8 @@ def test_label_names_that_are_given(put):
         ("n.json", "x\ty", "expected one JSON object"),
         ("n.json", '{"a": 5}', "expected one JSON object"),
         ("n.json", '{"a": "b"', "expected one JSON object"),
-        ("n.tsv", "a\tb\nc\n", "line 2: 1 columns; expected two"),
-        ("n.csv", "a,b\n\nc,d,e\n", "line 3: 3 columns; expected two"),
+        ("n.tsv", "a\tb\nc\n", "line 2: 1 columns; expected a label"),
+        ("n.csv", "a,b\n\nc,d,e\n", "line 3: 3 columns; expected a label"),
         ("n.csv", 'a,b\nc,"d', "line 2: not valid CSV"),
         ("n.csv", b"a,\xff\n", "byte 3 is not valid UTF-8"),
     ],

@@ -15,7 +15,7 @@ from scipy import sparse
 
 import shortlist
 from shortlist.data.options import ReadOptions
-from shortlist.data.report import Report
+from shortlist.data.read_report import ReadReport
 from shortlist.data.sparse_text import read_sparse_text
 from shortlist.errors import DataError
 
@@ -67,9 +67,9 @@ def test_single_files_in_a_folder(put, tmp_path):
     test = shortlist.read(tmp_path / "d", part="test")
     assert labels_of(test) == [["3"]]
     assert test.filter_pairs.tolist() == [[0, 3]]
-    with pytest.raises(DataError, match="holds train and test: say which with part="):
+    with pytest.raises(DataError, match="has the parts train, test: choose one with part="):
         shortlist.read(tmp_path / "d")
-    with pytest.raises(DataError, match="has no validation part; it has train and test"):
+    with pytest.raises(DataError, match="has no validation part; it has train, test"):
         shortlist.read(tmp_path / "d", "validation")
 
 
@@ -96,26 +96,26 @@ def test_repeated_labels_and_columns(put):
     ("row", "what"),
     [
         ("0 3", "no complaint"),
-        ("0 x:1", "something that is not column:value"),
-        ("0 1:", "something that is not column:value"),
-        ("0 1:x", "something that is not column:value"),
-        ("0 1:1x", "something that is not column:value"),
-        ("0 1:1:1", "something that is not column:value"),
-        ("0 1:1,2", "something that is not column:value"),
-        ("0 -1:1", "something that is not column:value"),
-        ("0 1:nan", "something that is not column:value"),
-        ("0 1:1e999", "something that is not column:value"),
-        ("0 1:1e", "something that is not column:value"),
-        ("0 1: 1", "something that is not column:value"),
-        ("0 99999999999999999999:1", "a column number too large for the header"),
-        ("0 4:1", "a column number too large for the header"),
-        ("0 999999999999999999:1", "a column number too large for the header"),
-        ("5 1:1", "a label number too large for the header"),
-        ("0,x 1:1", "something that is not a list of label numbers"),
-        ("0, 1:1", "something that is not a list of label numbers"),
-        ("0,,1 1:1", "something that is not a list of label numbers"),
-        ("-1 1:1", "something that is not a list of label numbers"),
-        ("0;1 1:1", "something that is not a list of label numbers"),
+        ("0 x:1", "something other than column:value"),
+        ("0 1:", "something other than column:value"),
+        ("0 1:x", "something other than column:value"),
+        ("0 1:1x", "something other than column:value"),
+        ("0 1:1:1", "something other than column:value"),
+        ("0 1:1,2", "something other than column:value"),
+        ("0 -1:1", "something other than column:value"),
+        ("0 1:nan", "something other than column:value"),
+        ("0 1:1e999", "something other than column:value"),
+        ("0 1:1e", "something other than column:value"),
+        ("0 1: 1", "something other than column:value"),
+        ("0 99999999999999999999:1", "a column number is out of range"),
+        ("0 4:1", "a column number is out of range"),
+        ("0 999999999999999999:1", "a column number is out of range"),
+        ("5 1:1", "a label number is out of range"),
+        ("0,x 1:1", "something other than label numbers"),
+        ("0, 1:1", "something other than label numbers"),
+        ("0,,1 1:1", "something other than label numbers"),
+        ("-1 1:1", "something other than label numbers"),
+        ("0;1 1:1", "something other than label numbers"),
     ],
 )
 def test_malformed_rows(put, row, what):
@@ -123,7 +123,7 @@ def test_malformed_rows(put, row, what):
     if what == "no complaint":  # a column without a value is a 1
         assert shortlist.read(path).features.toarray()[1].tolist() == [0, 0, 0, 1]
         return
-    with pytest.raises(DataError, match=rf"a\.txt, line 3: {what}; expected .+\. Mend the line"):
+    with pytest.raises(DataError, match=rf"a\.txt, line 3: {what}; expected .+\. Fix the line"):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
     assert labels_of(data) == [["1"], ["2"]]
@@ -135,7 +135,7 @@ def test_malformed_rows(put, row, what):
 def test_the_header_must_fit(put):
     path = put("a.txt", "4 4 5\n0 1:1\n")
     with pytest.raises(
-        DataError, match=r"a\.txt, line 1: the header says 4 rows, the file has 1; expected a complete file"
+        DataError, match=r"a\.txt, line 1: the header says 4 rows, but the file has 1; expected a complete file"
     ):
         shortlist.read(path)
     assert len(shortlist.read(path, on_error="skip")) == 1
@@ -189,32 +189,26 @@ def test_npz_pair(put):
 
 
 def test_rows_must_go_together(put):
-    with pytest.raises(
-        DataError, match=r"trn_X_Y\.txt: 1 rows of labels, but .*trn_X_Xf\.txt has 2 rows; .*line by line"
-    ):
+    with pytest.raises(DataError, match=r"trn_X_Y\.txt: has 1 rows, but .*trn_X_Xf\.txt has 2; line by line"):
         shortlist.read(put_pair(put, labels="1 4\n3:1\n"))
-    with pytest.raises(
-        DataError, match=r"has labels, but there are neither texts nor features beside it. .*trn_X_Xf.txt"
-    ):
+    with pytest.raises(DataError, match=r"has labels, but there are no texts or features beside it. .*trn_X_Xf.txt"):
         shortlist.read(put("e/trn_X_Y.txt", "1 4\n3:1\n").parent)
     folder = put_pair(put)
     put("d/lbl_X_Xf.txt", "3 3\n0:1\n1:1\n2:1\n")
-    with pytest.raises(DataError, match=r"lbl_X_Xf\.txt: 3 rows, but there are 4 labels"):
+    with pytest.raises(DataError, match=r"lbl_X_Xf\.txt: has 3 rows, but there are 4 labels"):
         shortlist.read(folder)
     (folder / "lbl_X_Xf.txt").unlink()
     put("d/lbl.raw.txt", "a\nb\n")
-    with pytest.raises(DataError, match=r"lbl\.raw\.txt: 2 rows, but there are 4 labels"):
+    with pytest.raises(DataError, match=r"lbl\.raw\.txt: has 2 rows, but there are 4 labels"):
         shortlist.read(folder)
 
 
 def test_headers_of_a_pair(put):
-    with pytest.raises(
-        DataError, match=r"trn_X_Y\.txt, line 1: the header is '3:1'; expected 2 numbers: how many rows and"
-    ):
+    with pytest.raises(DataError, match=r"trn_X_Y\.txt, line 1: the header is '3:1'; expected the numbers of rows and"):
         shortlist.read(put_pair(put, labels="3:1\n"))
     with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header is ''"):
         shortlist.read(put_pair(put, features=""))
-    with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header says 3 rows, the file has 2"):
+    with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header says 3 rows, but the file has 2"):
         shortlist.read(put_pair(put, features="3 3\n0:1\n1:1\n", labels="3 4\n\n\n\n"))
 
 
@@ -226,7 +220,7 @@ def test_skipping_keeps_the_files_aligned(put):
         labels="5 4\n0:1\n9:1\n1:1\n2:1\n3:1\n",
     )
     put("d/filter_labels_test.txt", "0 1\n1 0\n2 0\n3 0\n4 2\n")
-    with pytest.raises(DataError, match=r"tst_X_Y\.txt, line 3: a column number too large"):
+    with pytest.raises(DataError, match=r"tst_X_Y\.txt, line 3: a column number is out of range"):
         shortlist.read(folder)
     data = shortlist.read(folder, on_error="skip")
     assert labels_of(data) == [["0"], ["2"], ["3"]]
@@ -274,7 +268,7 @@ def test_raw_text_with_broken_bytes(put):
 
 def test_raw_text_with_a_line_too_many(put):
     put("d/train_raw_texts.txt", "one\ntwo\n\n")
-    with pytest.raises(DataError, match=r"2 rows of labels, but .*train_raw_texts\.txt has 3 rows"):
+    with pytest.raises(DataError, match=r"has 2 rows, but .*train_raw_texts\.txt has 3"):
         shortlist.read(put("d/train_labels.txt", "a\nb\n").parent)
 
 
@@ -342,8 +336,8 @@ def test_raw_json_is_known_by_its_fields(put, name):
         ('{"title": "x", "target_ind": [-1]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": ["1"]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": [true]}', "'target_ind' is not a list"),
-        ('{"title": "x", "target_ind": [3]}', "label number 3 is too large; expected numbers below 3"),
-        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 in 'target_rel'"),
+        ('{"title": "x", "target_ind": [3]}', "label number 3 is out of range; expected numbers below 3"),
+        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 values in 'target_rel'"),
         ('{"title": "x", "target_ind": [1], "target_rel": ["a"]}', "a weight is 'a'"),
         ('{"title": "x", "target_ind": [1], "target_rel": [null]}', "a weight is None"),
         ('{"title": "x", "target_ind": [1], "target_rel": 1}', "'target_rel' is a number"),
@@ -466,7 +460,7 @@ def test_sparse_rows_against_plain_reading(tmp_path, with_labels, data):
     header = f"{len(rows)} {n_columns}" + (f" {n_labels}" if with_labels else "")
     path = tmp_path / "a.txt"
     path.write_bytes("".join(line + "\n" for line in [header, *rows]).encode())
-    report = Report("skip")
+    report = ReadReport("skip")
     read = read_sparse_text(path, report, ReadOptions(), with_labels)
     expected = [plain_reading(row, with_labels, n_labels, n_columns) for row in rows]
     bad = [i for i, row in enumerate(expected) if row is None]
@@ -487,7 +481,7 @@ def test_numbers_are_as_exact_as_float32(put):
     numbers = np.concatenate([rng.normal(size=5000), rng.lognormal(0, 20, 5000)]).astype(np.float32)
     rows = "\n".join(f"{number:.9g}" for number in numbers).replace("\n", "\n0:")
     path = put("a.txt", f"{len(numbers)} 1\n0:{rows}\n")
-    read = read_sparse_text(path, Report(), ReadOptions())
+    read = read_sparse_text(path, ReadReport(), ReadOptions())
     assert np.allclose(read.matrix.data, numbers, rtol=1.2e-7, atol=0)
 
 
@@ -506,10 +500,10 @@ def test_an_absurd_number_of_labels(put):
     for name, content in (("a/train.txt", "1 2 2000000000\n0 0:1\n"), ("b/trn_X_Y.txt", "1 2000000000\n0:1\n")):
         folder = put(name, content).parent
         put("b/trn_X_Xf.txt", "1 2\n0:1\n")
-        with pytest.raises(DataError, match=r"says it has 2,000,000,000 labels; expected at most 100,000,000"):
+        with pytest.raises(DataError, match=r"says 2,000,000,000 labels; expected at most 100,000,000"):
             shortlist.read(folder)
 
 
 def test_an_unknown_name_asks_for_the_format(put):
-    with pytest.raises(DataError, match=r"Say format=.* \(--from\)"):
+    with pytest.raises(DataError, match=r"Set format=.* \(--from\)"):
         shortlist.read(put("a.dat", "hello\n"))

@@ -61,11 +61,11 @@ def test_tables(make):
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 def test_tables_with_something_missing(make):
     with pytest.raises(
-        DataError, match=r"table: there is no column 'text'; the columns are 'titel', 'labels'. Say which"
+        DataError, match=r"table: there is no column 'text'; the columns are 'titel', 'labels'. Choose other"
     ):
         shortlist.read(make({"titel": ["x"], "labels": [["a"]]}))
     columns = {"text": ["x", None, "y", "z"], "labels": [["a"], ["b"], None, ["c", None]]}
-    with pytest.raises(DataError, match=r"table, row 2: 'text' is null; expected a text. Mend the row"):
+    with pytest.raises(DataError, match=r"table, row 2: 'text' is null; expected a string. Fix the row"):
         shortlist.read(make(columns))
     data = shortlist.read(make(columns), on_error="skip")
     assert rows_of(data) == [("x", ["a"])]
@@ -80,7 +80,7 @@ def test_tables_with_something_missing(make):
 def test_labels_in_one_string():
     table = pa.table({"text": ["x", "y"], "labels": ["a|b", ""]})
     assert rows_of(shortlist.read(table, label_separator="|")) == [("x", ["a", "b"]), ("y", [])]
-    with pytest.raises(DataError, match=r"row 1: 'labels' is a text, 'a\|b'; expected a list .*label_separator"):
+    with pytest.raises(DataError, match=r"row 1: 'labels' is a string, 'a\|b'; expected a list .*label_separator"):
         shortlist.read(table)
 
 
@@ -112,7 +112,7 @@ def test_pandas_columns_that_nobody_asked_for():
 
 
 def test_a_column_that_is_no_table():
-    with pytest.raises(DataError, match="cannot read from one Series: expected a table"):
+    with pytest.raises(DataError, match="cannot read from a Series; expected a table"):
         shortlist.read(pl.Series("text", ["a"]))
 
 

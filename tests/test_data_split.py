@@ -124,9 +124,10 @@ def test_senseless_shares_are_refused(shares):
         split(shortlist.read([("a", ["b"])]), test=shares[0], validation=shares[1])
 
 
-def test_by_time_needs_a_time():
+@pytest.mark.parametrize("source", [[("a", ["b"])], shortlist.read([("a", ["b"])])], ids=["list", "Dataset"])
+def test_by_time_needs_times(source):
     with pytest.raises(OptionError, match="--time"):
-        split(shortlist.read([("a", ["b"])]), by_time=True)
+        split(source, by_time=True)
 
 
 def test_filter_pairs_follow_their_texts():

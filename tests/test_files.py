@@ -12,35 +12,30 @@ import sys
 import time
 import types
 
+import numpy as np
 import pytest
 import zstandard
+from safetensors.numpy import load_file
 
 from shortlist.background import in_background
 from shortlist.errors import DataError, MissingExtraError
-from shortlist.files import (
-    BLOCK,
-    DamagedFileError,
-    blocks_of,
-    open_binary,
-    stored_size,
-    write_atomically,
-    write_folder_atomically,
-)
+from shortlist.files import write_atomically, write_folder_atomically, write_safetensors
 from shortlist.progress import Progress
+from shortlist.streams import BLOCK, DamagedFileError, file_size, open_binary, read_blocks
 
 NOISE = random.Random(0).randbytes(300_000)  # does not compress: cuts and damage land where they are aimed
 CONTENT = b"".join(b"line %d %s\n" % (i, NOISE[3 * i : 3 * i + 40].hex().encode()) for i in range(50_000))
 
 
 def content_of(path):
-    return b"".join(blocks_of(path))
+    return b"".join(read_blocks(path))
 
 
 def readable_part(path):
     """What comes before the error, and the error."""
     parts = []
     with pytest.raises(DamagedFileError) as caught:
-        for block in blocks_of(path):
+        for block in read_blocks(path):
             parts.append(block)  # noqa: PERF402 - the error comes in the middle
     return b"".join(parts), str(caught.value)
 
@@ -57,14 +52,14 @@ def test_compression_is_found_by_content(put, pack, content):
 def test_blocks_stay_small_however_strong_the_compression(put):
     zeros = bytes(40 * BLOCK)
     for pack in (gzip.compress, zstandard.compress):
-        sizes = [len(block) for block in blocks_of(put("zeros", pack(zeros)))]
+        sizes = [len(block) for block in read_blocks(put("zeros", pack(zeros)))]
         assert sum(sizes) == len(zeros)
         assert max(sizes) < 2 * BLOCK
 
 
 def test_many_small_members_come_as_large_blocks(put):
     path = put("members.gz", b"".join(gzip.compress(CONTENT[i : i + 5000]) for i in range(0, len(CONTENT), 5000)))
-    blocks = list(blocks_of(path))
+    blocks = list(read_blocks(path))
     assert b"".join(blocks) == CONTENT
     assert all(len(block) >= BLOCK for block in blocks[:-1])
 
@@ -100,7 +95,7 @@ def test_what_comes_before_a_cut_is_read(put, pack, share):
     # zstd gives whole blocks of 128 KiB only
     assert len(read) > share * len(CONTENT) - 300_000
     assert str(path) in error
-    assert "cut off" in error
+    assert "truncated" in error
 
 
 def test_gzip_cut_anywhere_gives_the_beginning_and_an_error(put):
@@ -135,8 +130,8 @@ def test_stored_bytes_are_counted_for_progress(put):
     packed = gzip.compress(CONTENT)
     path = put("a.gz", packed)
     counted = []
-    list(blocks_of(path, counted.append))
-    assert sum(counted) == len(packed) == stored_size(path)
+    list(read_blocks(path, counted.append))
+    assert sum(counted) == len(packed) == file_size(path)
 
 
 def test_what_cannot_be_opened(put, tmp_path):
@@ -148,10 +143,10 @@ def test_what_cannot_be_opened(put, tmp_path):
         (tmp_path / ("x" * 5000), "cannot be opened"),
     ):
         with pytest.raises(DataError, match=what) as caught:
-            list(blocks_of(path))
+            list(read_blocks(path))
         assert str(path) in str(caught.value)
-    assert stored_size(tmp_path / "missing.jsonl") is None
-    assert stored_size("-") is None
+    assert file_size(tmp_path / "missing.jsonl") is None
+    assert file_size("-") is None
 
 
 def test_standard_input_may_be_compressed(monkeypatch):
@@ -316,3 +311,25 @@ def test_a_link_stays_a_link(tmp_path):
         file.write(b"new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_new_files_and_folders_have_normal_permissions(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with write_folder_atomically(tmp_path / "model") as folder:
+            write_safetensors(folder / "arrays.safetensors", {"a": np.zeros((2, 3), np.float32)})
+            with write_atomically(folder / "config.json") as file:
+                file.write(b"{}")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~umask
+    for path in (tmp_path / "model").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o666 & ~umask, path
+
+
+def test_write_safetensors_replaces_a_file(tmp_path):
+    path = tmp_path / "arrays.safetensors"
+    for array in (np.ones(5, np.int8), np.arange(12, dtype=np.float32).reshape(3, 4).T):
+        write_safetensors(path, {"a": array})
+        np.testing.assert_array_equal(load_file(path)["a"], array)

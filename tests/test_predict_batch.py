@@ -23,10 +23,10 @@ from shortlist.cli import shortlist
 from shortlist.data import lines
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
-from shortlist.files import open_binary
 from shortlist.serving import bulk
 from shortlist.serving.bulk import JsonLines, PredictOptions, predict_rows
 from shortlist.serving.partial_output import PartialOutput, check_output, identity_of, partial_folder
+from shortlist.streams import open_binary
 
 PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]
 
@@ -314,7 +314,7 @@ def test_bad_rows_of_tables(run, put, tmp_path):
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_monstrous_line_is_a_bad_row_in_its_place(put, monkeypatch, form, place):
     monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
-    monkeypatch.setattr("shortlist.files.BLOCK", 100)
+    monkeypatch.setattr("shortlist.streams.BLOCK", 100)
     rows = ["red", "blue"]
     rows.insert(place, "x" * 2000)
     content = "".join(f"{json.dumps({'text': row}) if form == 'jsonl' else row}\n" for row in rows)
@@ -563,9 +563,9 @@ def test_extras_that_are_missing_are_named(run, put, tmp_path, monkeypatch):
 # Little is read ahead, so that little input shows whether what is held grows with it.
 PEAK_IN_KB_LAST = """
 import atexit, pathlib, re, sys
-from shortlist import files
+from shortlist import streams
 from shortlist.serving import bulk
-files.BLOCK, bulk.ROWS_AT_ONCE = 1 << 16, 1000
+streams.BLOCK, bulk.ROWS_AT_ONCE = 1 << 16, 1000
 status = pathlib.Path("/proc/self/status")
 atexit.register(lambda: sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]))
 from shortlist.cli import main

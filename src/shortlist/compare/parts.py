@@ -13,9 +13,8 @@ import xxhash
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.describe import describe
-from shortlist.data.folders import parts_of
 from shortlist.data.histogram import words_per_text
-from shortlist.data.read import read
+from shortlist.data.read import parts_of, read
 from shortlist.data.split import split
 from shortlist.data.texts import Texts
 from shortlist.errors import DataError

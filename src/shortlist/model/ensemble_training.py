@@ -28,7 +28,7 @@ import numba
 import numpy as np
 
 from shortlist.data.dataset import Dataset
-from shortlist.data.report import Report
+from shortlist.data.read_report import ReadReport
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
 from shortlist.lazy import sparse
 from shortlist.model.base import Model
@@ -150,7 +150,7 @@ def _fingerprint(dataset: Dataset) -> str:
 
 def _train_at_once(members: list[_Member], dataset: Dataset, at_once: int) -> None:
     """Train members in processes of their own; if one fails, or Ctrl-C comes, all are stopped in an orderly way."""
-    dataset = replace(dataset, report=Report())  # what reading noticed is of no use there
+    dataset = replace(dataset, report=ReadReport())  # what reading noticed is of no use there
     waiting = list(members)
     running: list[_Process] = []
     begin_together = min(at_once, len(waiting))

@@ -22,7 +22,7 @@ import numpy as np
 
 from shortlist.arrays import in_8_bits
 from shortlist.errors import ModelError
-from shortlist.files import ArrayFacts, safetensors_header, write_folder_atomically
+from shortlist.files import ArrayInfo, safetensors_header, write_folder_atomically
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 3
@@ -354,7 +354,7 @@ def arrays_of(content: Any, path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _array(data: np.ndarray, facts: ArrayFacts) -> np.ndarray:
+def _array(data: np.ndarray, facts: ArrayInfo) -> np.ndarray:
     begin, end = facts.data_offsets
     array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
     if not array.flags.aligned:  # for such, every compiled loop would be compiled anew

@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from shortlist import __version__
+from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
-from shortlist.data.tables import import_pyarrow
 from shortlist.errors import DataError, OptionError
-from shortlist.files import packer_of, sync_folder, write_atomically
+from shortlist.files import compressor_for, sync_folder, write_atomically
 from shortlist.model.folder import CONFIG
 from shortlist.serving.bulk import Done, JsonLines, Predicted, Source, count
 from shortlist.serving.parquet_output import kind_of_id, parquet_from_lines
@@ -63,7 +63,7 @@ class PartialOutput:
         self.path, self.folder = _target(path), partial_folder(path)
         self._encode, self._keep = encode, keep
         self._parquet = format_of(self.path) == "parquet"
-        self._pack = packer_of(ROWS if self._parquet else self.path)
+        self._pack = compressor_for(ROWS if self._parquet else self.path)
         self._rows, self._aside = self.folder / ROWS, self.folder.with_name(f".{self.folder.name}.done")
         shutil.rmtree(self._aside, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=resume)
@@ -172,7 +172,7 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         raise OptionError(f"{path}: predictions are written as .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet.")
     if format_of(path) == "parquet":
         import_pyarrow("writing Parquet")
-    packer_of(path)  # says what is missing
+    compressor_for(path)  # says what is missing
     if path.is_dir():
         raise DataError(f"{path}: is a folder; a file was to be written there.")
     if folder.exists():

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from shortlist.errors import DataError, OptionError
-from shortlist.files import blocks_of, stored_size
 from shortlist.progress import Progress
+from shortlist.streams import file_size, read_blocks
 
 log = logging.getLogger("shortlist")
 
@@ -53,7 +53,7 @@ def load_vectors(
             f"{path}: a vocabulary file goes with a .npy file; a text file holds its words itself. Leave it out."
         )
     else:
-        with Progress("loading word vectors", stored_size(path), "B", show_progress) as progress:
+        with Progress("loading word vectors", file_size(path), "B", show_progress) as progress:
             vectors = _load_text(path, wanted, progress.advance)
     found = wanted.state != NOT_FOUND
     missing = np.flatnonzero(~found).tolist()
@@ -195,7 +195,7 @@ def _read_header(path: Path, line: bytes) -> tuple[int | None, int]:
 def _lines(path: Path, on_bytes: Callable[[int], None] = lambda size: None) -> Generator[bytes]:
     """The file's lines without their ends; never more than a few blocks and a line in memory."""
     rest = b""
-    for n, block in enumerate(blocks_of(path, on_bytes)):
+    for n, block in enumerate(read_blocks(path, on_bytes)):
         if n == 0:
             block = block.removeprefix(b"\xef\xbb\xbf")
             _refuse_binary(path, block[:BINARY_SAMPLE])
