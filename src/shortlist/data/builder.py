@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,27 +29,32 @@ class DatasetBuilder:
         self._label_ids.default_factory = self._label_ids.__len__  # a new label gets the next id
         self._text_bytes, self._text_sizes = bytearray(), array("q")
         self._labels, self._label_counts = array("i"), array("q")
-        self._weights: array[float] | None = None
+        self._weights = array("f")  # those after the last weight given are 1
         self._times: list[Any] = []
 
     def add_row(
         self, text: str, labels: Sequence[str], weights: Sequence[float] | None = None, time: Any = None
     ) -> None:
-        encoded = text.encode()
-        self._text_bytes += encoded
-        self._text_sizes.append(len(encoded))
-        if weights is not None and self._weights is None:
-            self._weights = array("f", [1.0]) * len(self._labels)
-        if self._weights is not None:
-            self._weights.extend([1.0] * len(labels) if weights is None else weights)
-        self._labels.extend([self._label_ids[label] for label in labels])
-        self._label_counts.append(len(labels))
+        if weights is not None:
+            self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
+            self._weights.extend(weights)
         if time is not None:
             self._times.append(time)
+        self.add_rows([text], labels, [len(labels)])
+
+    def add_rows(self, texts: Sequence[str], labels: Sequence[str], label_counts: Sequence[int]) -> None:
+        """Add several rows: their texts, the labels of all of them, and the number of labels per text."""
+        encoded = [text.encode() for text in texts]
+        self._text_bytes += b"".join(encoded)
+        self._text_sizes.extend(map(len, encoded))
+        self._labels.extend([self._label_ids[label] for label in labels])
+        self._label_counts.extend(label_counts)
 
     def finish(self) -> Dataset:
-        weights = None if self._weights is None else np.asarray(self._weights)
-        labels = Ragged(counts_to_indptr(self._label_counts), np.asarray(self._labels), weights)
+        labels = Ragged(counts_to_indptr(self._label_counts), np.asarray(self._labels))
+        if self._weights:
+            self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
+            labels = replace(labels, weights=np.asarray(self._weights))
         if not self.keep_repeats:
             labels = drop_repeated_labels(labels, len(self._label_ids), self.report)
         dataset = Dataset(

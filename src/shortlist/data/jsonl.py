@@ -20,28 +20,26 @@ from shortlist.data.options import ReadOptions
 from shortlist.data.records import VALID_TEXT, BadRow, parse_record
 from shortlist.streams import stream_name
 
+# Few enough for the rows of a batch to stay in the processor's cache.
+LINES_PER_BATCH = 256
 LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
     decode = _typed_decoder(options)
-    for lines, first in line_blocks(path, builder.report, options):
-        for number, line in enumerate(lines.split(b"\n"), first):
-            if decode is not None and b"\\u0000" not in line:
-                try:
-                    row = decode(line.decode())
-                    labels = list(map(str, row.labels))
-                    if all(map(str.strip, labels)):
-                        builder.add_row(row.text, labels)
-                        continue
-                except (msgspec.DecodeError, ValueError, RecursionError):
-                    pass
-            if not line.strip():
+    for block, first in line_blocks(path, builder.report, options):
+        lines = block.split(b"\n")
+        for start in range(0, len(lines), LINES_PER_BATCH):
+            batch = lines[start : start + LINES_PER_BATCH]
+            if decode is not None and _add_common_lines(batch, decode, builder):
                 continue
-            try:
-                builder.add_row(*parse_record(decode_line(line, number), options))
-            except BadRow as bad:
-                builder.report.add(stream_name(path), number, bad.what, bad.expected)
+            for number, line in enumerate(batch, first + start):
+                if not line.strip() or (decode is not None and _add_common_lines([line], decode, builder)):
+                    continue
+                try:
+                    builder.add_row(*parse_record(decode_line(line, number), options))
+                except BadRow as bad:
+                    builder.report.add(stream_name(path), number, bad.what, bad.expected)
 
 
 def _typed_decoder(options: ReadOptions) -> Callable[[str], Any] | None:
@@ -54,6 +52,20 @@ def _typed_decoder(options: ReadOptions) -> Callable[[str], Any] | None:
     except ValueError:  # both fields have the same name, or one a name with a quote in it
         return None
     return msgspec.json.Decoder(row).decode
+
+
+def _add_common_lines(lines: list[bytes], decode: Callable[[str], Any], builder: DatasetBuilder) -> bool:
+    """Add the rows of all lines; or none, and return False, if any line is not in the common form."""
+    try:
+        rows = [decode(line.decode()) for line in lines if line]
+        texts = [row.text for row in rows]
+        labels = [str(label) for row in rows for label in row.labels]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    if not all(map(str.strip, labels)) or "\0" in "".join(texts) or "\0" in "".join(labels):
+        return False
+    builder.add_rows(texts, labels, [len(row.labels) for row in rows])
+    return True
 
 
 def decode_line(line: bytes, number: int | None = None) -> Any:
