@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_A_BAR_SHOWS", 0)
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0)
     with Progress("reading pairs", total=100, unit="rows") as bar:
         for _ in range(10):
             bar.advance(10)
@@ -33,7 +33,7 @@ def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
 
 @pytest.mark.parametrize("total", [100, None])
 def test_log_lines_elsewhere(monkeypatch, caplog, total):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
+    monkeypatch.setattr(progress, "LOG_INTERVAL_SECONDS", -1.0)
     with caplog.at_level(logging.INFO, "shortlist"), Progress("reading pairs", total, "rows") as lines:
         lines.advance(25)
     assert "reading pairs: 25 rows in 0 s" in caplog.text
@@ -41,7 +41,7 @@ def test_log_lines_elsewhere(monkeypatch, caplog, total):
 
 
 def test_silence_when_not_wanted(monkeypatch, caplog):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
+    monkeypatch.setattr(progress, "LOG_INTERVAL_SECONDS", -1.0)
     with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", 10, show=False) as quiet:
         quiet.advance(10)
     assert caplog.text == ""

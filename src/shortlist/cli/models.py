@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
+from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def train(
         options.setdefault("checkpoints", str(checkpoints))
     if resume:
         options["resume"] = True
-    dataset = read_and_tell(source, part_to_read(source, "train"), reading)
+    dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, **options)
     model.save(out, bits)
@@ -150,7 +150,7 @@ def evaluate(
         raise OptionError(f"{truth} is a model: give the model (or predictions) first and the truth second.")
     if Path(predictions).is_dir() and not is_model(Path(predictions)):
         raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
-    truth_data = read_and_tell(truth, part_to_read(truth, "test"), reading)
+    truth_data = read_and_warn(truth, part_to_read(truth, "test"), reading)
     train_data = _train_data(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next, which must be there.
@@ -208,7 +208,7 @@ def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -
         train_source = truth
     if train_source is None:
         return None
-    return read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+    return read_and_warn(train_source, part_to_read(train_source, "train"), reading)
 
 
 def _filter_pairs(path: str | None, truth: Dataset) -> Any:

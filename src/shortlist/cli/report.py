@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
+from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
 from shortlist.errors import OptionError
 
 
@@ -54,12 +54,12 @@ def report(
     if Store.is_comparison(Path(out)):
         raise OptionError(f"{out} holds a comparison, with a report of its own. Choose another folder (--out).")
     loaded = load(model)
-    test_data = read_and_tell(test, part_to_read(test, "test"), reading)
+    test_data = read_and_warn(test, part_to_read(test, "test"), reading)
     train_data = None
     if train_source is None and "train" in parts_in(test):
         train_source = test
     if train_source is not None:
-        train_data = read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+        train_data = read_and_warn(train_source, part_to_read(train_source, "train"), reading)
     name = Path(model).resolve().name
     found = measure_model(loaded, test_data, train_data, name=name, unseen=unseen, seed=seed, threads=threads)
     page = Path(out) / "report.html"
