@@ -35,7 +35,7 @@ TEST = [
 
 
 def spread(part) -> tuple[float, float, int]:
-    return part.mean, part.median, part.max
+    return part["mean"], part["median"], part["max"]
 
 
 def counts(buckets: list[Bucket]) -> dict[str, int]:
@@ -49,42 +49,42 @@ def described():
 
 def test_counts_of_training(described):
     train = described.parts["train"]
-    assert (train.texts, train.labels, train.labels_that_occur, train.pairs) == (8, 5, 5, 10)
-    assert train.texts_without_labels == 1
-    assert spread(train.labels_per_text) == (10 / 8, 1, 2)
-    assert counts(train.labels_per_text.histogram) == {"0": 1, "1": 4, "2": 3}
-    assert spread(train.texts_per_label) == (2, 2, 4)  # shoes 2, red 1, hats 4, blue 2, none 1
-    assert counts(train.texts_per_label.histogram) == {"1": 2, "2": 2, "3–9": 1}
-    assert train.share_of_labels_with_1_text == 2 / 5
-    assert train.share_of_labels_with_at_most_2_texts == 4 / 5
-    assert train.share_of_labels_with_at_most_5_texts == 1
-    assert train.against_train is None
+    assert (train["texts"], train["labels"], train["labels_that_occur"], train["pairs"]) == (8, 5, 5, 10)
+    assert train["texts_without_labels"] == 1
+    assert spread(train["labels_per_text"]) == (10 / 8, 1, 2)
+    assert counts(train["labels_per_text"]["histogram"]) == {"0": 1, "1": 4, "2": 3}
+    assert spread(train["texts_per_label"]) == (2, 2, 4)  # shoes 2, red 1, hats 4, blue 2, none 1
+    assert counts(train["texts_per_label"]["histogram"]) == {"1": 2, "2": 2, "3–9": 1}
+    assert train["share_of_labels_with_1_text"] == 2 / 5
+    assert train["share_of_labels_with_at_most_2_texts"] == 4 / 5
+    assert train["share_of_labels_with_at_most_5_texts"] == 1
+    assert train["against_train"] is None
 
 
 def test_words_of_training(described):
-    words = described.parts["train"].words
+    words = described.parts["train"]["words"]
     # Words per text: 2, 2, 9, 2, 2, 0, 0, 6.
-    assert spread(words.per_text) == (23 / 8, 2, 9)
-    assert counts(words.per_text.histogram) == {"0": 2, "1–2": 4, "3–4": 0, "5–6": 1, "7–8": 0, "9–12": 1}
-    assert words.distinct == len("red shoes a blue hat for cold winter days in town green men and boys".split())
-    assert words.share_with_at_most_4 == 6 / 8
-    assert words.share_with_at_most_8 == 7 / 8
-    assert words.empty_texts == 1
-    assert words.texts_without_words == 2
-    assert words.repeated_texts == 1
-    assert words.repeated_word_sequences == 3  # red shoes, blue hat, and no words at all
+    assert spread(words["per_text"]) == (23 / 8, 2, 9)
+    assert counts(words["per_text"]["histogram"]) == {"0": 2, "1–2": 4, "3–4": 0, "5–6": 1, "7–8": 0, "9–12": 1}
+    assert words["distinct"] == len("red shoes a blue hat for cold winter days in town green men and boys".split())
+    assert words["share_with_at_most_4"] == 6 / 8
+    assert words["share_with_at_most_8"] == 7 / 8
+    assert words["empty_texts"] == 1
+    assert words["texts_without_words"] == 2
+    assert words["repeated_texts"] == 1
+    assert words["repeated_word_sequences"] == 3  # red shoes, blue hat, and no words at all
 
 
 def test_test_against_training(described):
     test = described.parts["test"]
-    assert (test.texts, test.labels, test.labels_that_occur, test.pairs) == (5, 4, 4, 6)
-    assert test.texts_without_labels == 1
-    against = test.against_train
-    assert against.texts_in_train == 1
-    assert against.word_sequences_in_train == 2
-    assert against.labels_not_in_train == 2
-    assert against.pairs_not_in_train == 3
-    assert against.texts_with_no_label_in_train == 1
+    assert (test["texts"], test["labels"], test["labels_that_occur"], test["pairs"]) == (5, 4, 4, 6)
+    assert test["texts_without_labels"] == 1
+    against = test["against_train"]
+    assert against["texts_in_train"] == 1
+    assert against["word_sequences_in_train"] == 2
+    assert against["labels_not_in_train"] == 2
+    assert against["pairs_not_in_train"] == 3
+    assert against["texts_with_no_label_in_train"] == 1
 
 
 def test_the_papers_columns(described):
@@ -104,10 +104,10 @@ def test_labels_known_by_name_only_do_not_count_as_learnt():
     whole = Dataset.from_lists(["one", "two", "three"], [["a"], ["b"], ["a", "c"]])
     described = describe(whole.take([0]), whole.take([1, 2]))
     train, test = described.parts["train"], described.parts["test"]
-    assert (train.labels, train.labels_that_occur) == (3, 1)
-    assert test.against_train.labels_not_in_train == 2
-    assert test.against_train.pairs_not_in_train == 2
-    assert test.against_train.texts_with_no_label_in_train == 1
+    assert (train["labels"], train["labels_that_occur"]) == (3, 1)
+    assert test["against_train"]["labels_not_in_train"] == 2
+    assert test["against_train"]["pairs_not_in_train"] == 2
+    assert test["against_train"]["texts_with_no_label_in_train"] == 1
     assert "labels that occur" in described.table()
     assert "labels that occur" not in describe(whole).table()
 
@@ -115,25 +115,25 @@ def test_labels_known_by_name_only_do_not_count_as_learnt():
 def test_validation_comes_between_and_is_compared_too():
     described = describe(read(TRAIN), read(TEST), validation=read(TRAIN[:1]))
     assert list(described.parts) == ["train", "validation", "test"]
-    assert described.parts["validation"].against_train.texts_in_train == 1
+    assert described.parts["validation"]["against_train"]["texts_in_train"] == 1
     assert described.table().splitlines()[0].split() == ["train", "validation", "test"]
 
 
 def test_empty_data_set():
     described = describe(read([]), read([]))
     train = described.parts["train"]
-    assert (train.texts, train.labels, train.pairs, train.words.distinct) == (0, 0, 0, 0)
-    assert spread(train.words.per_text) == spread(train.texts_per_label) == (0, 0, 0)
-    assert train.share_of_labels_with_1_text == train.words.share_with_at_most_4 == 0
+    assert (train["texts"], train["labels"], train["pairs"], train["words"]["distinct"]) == (0, 0, 0, 0)
+    assert spread(train["words"]["per_text"]) == spread(train["texts_per_label"]) == (0, 0, 0)
+    assert train["share_of_labels_with_1_text"] == train["words"]["share_with_at_most_4"] == 0
     assert described.papers["points_per_label"] == 0
-    assert described.parts["test"].against_train.texts_with_no_label_in_train == 0
+    assert described.parts["test"]["against_train"]["texts_with_no_label_in_train"] == 0
     assert "words per text" in described.table()
     assert described.to_markdown()
 
 
 def test_one_text_and_no_test():
     described = describe(Dataset.from_lists(["one text"], [["label"]]))
-    assert spread(described.parts["train"].words.per_text) == (2, 2, 2)
+    assert spread(described.parts["train"]["words"]["per_text"]) == (2, 2, 2)
     assert described.papers["test_texts"] is None
     assert "compared with train" not in described.table()
     assert "(train)" not in described.table()  # with one part there is nothing to tell apart
@@ -145,9 +145,9 @@ def test_features_instead_of_texts():
         Texts.from_strings(["", ""]), Ragged.from_lists([[0], [0, 1]]), ["a", "b"], features=np.eye(2, dtype=np.float32)
     )
     described = describe(part, part)
-    assert described.parts["train"].words is None
-    assert described.parts["test"].against_train.texts_in_train is None
-    assert described.parts["test"].against_train.labels_not_in_train == 0
+    assert described.parts["train"]["words"] is None
+    assert described.parts["test"]["against_train"]["texts_in_train"] is None
+    assert described.parts["test"]["against_train"]["labels_not_in_train"] == 0
     for shown in (described.table(), described.to_markdown()):
         assert "repeated" not in shown
         assert "distinct words" not in shown
@@ -216,13 +216,15 @@ def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     described = describe(read([(t, ["a"]) for t in train_texts]), read([(t, ["a"]) for t in test_texts]))
     tokenizer = Tokenizer()
     wordings = [tuple(tokenizer.words(text)) for text in train_texts]
-    words = described.parts["train"].words
-    assert words.repeated_texts == len(train_texts) - len(set(train_texts))
-    assert words.repeated_word_sequences == len(wordings) - len(set(wordings))
-    assert words.distinct == len({word for wording in wordings for word in wording})
-    against = described.parts["test"].against_train
-    assert against.texts_in_train == sum(text in set(train_texts) for text in test_texts)
-    assert against.word_sequences_in_train == sum(tuple(tokenizer.words(text)) in set(wordings) for text in test_texts)
+    words = described.parts["train"]["words"]
+    assert words["repeated_texts"] == len(train_texts) - len(set(train_texts))
+    assert words["repeated_word_sequences"] == len(wordings) - len(set(wordings))
+    assert words["distinct"] == len({word for wording in wordings for word in wording})
+    against = described.parts["test"]["against_train"]
+    assert against["texts_in_train"] == sum(text in set(train_texts) for text in test_texts)
+    assert against["word_sequences_in_train"] == sum(
+        tuple(tokenizer.words(text)) in set(wordings) for text in test_texts
+    )
 
 
 @settings(max_examples=50, deadline=None)

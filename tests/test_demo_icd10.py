@@ -86,8 +86,8 @@ def test_no_test_text_was_seen_in_training(train, test):
     seen = {normalize(text) for text in train.texts}
     assert len(seen) == len(train)
     assert not any(normalize(text) in seen for text in test.texts)
-    against = describe(train, test).parts["test"].against_train
-    assert (against.texts_in_train, against.wordings_in_train, against.labels_not_in_train) == (0, 0, 0)
+    against = describe(train, test).parts["test"]["against_train"]
+    assert (against["texts_in_train"], against["word_sequences_in_train"], against["labels_not_in_train"]) == (0, 0, 0)
 
 
 def test_all_descriptions_are_in_training_and_test_texts_are_inclusion_terms(train, test):

@@ -243,7 +243,7 @@ def test_an_id_must_be_one_value(run, put, tmp_path):
     assert [row["id"] for row in rows] == [None, None, 3, 4]
     assert ["error" in row for row in rows] == [True, True, True, False]
     pyarrow.parquet.write_table(pyarrow.table({"text": ["red"], "id": [[1]]}), tmp_path / "in.parquet")
-    assert "numbers or texts as ids" in run(tmp_path / "in.parquet", "--id", "id", code=2).stderr
+    assert "numbers or strings as ids" in run(tmp_path / "in.parquet", "--id", "id", code=2).stderr
     assert "no column 'sku'" in run(tmp_path / "in.parquet", "--id", "sku", code=2).stderr
 
 

@@ -45,7 +45,7 @@ class RowOptions(ReadOptions):
     id: str | None = None
     show_progress: bool = False
 
-    field_hint: ClassVar[str] = "Choose other fields with --text and --id"
+    field_hint: ClassVar[str] = "Choose other fields (--text, --id)"
 
     @property
     def fields(self) -> list[str]:

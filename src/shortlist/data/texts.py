@@ -28,7 +28,7 @@ class Texts(Sequence[str]):
         if isinstance(strings, Texts):
             return strings
         if isinstance(strings, str):
-            raise DataError("got a single text; expected a list of texts. Put the text into a list.")
+            raise DataError("got one text; expected a list of texts. Put the text into a list.")
         strings = list(strings)
         try:
             return Texts(*pack(strings))
