@@ -66,7 +66,7 @@ def test_equal_data_has_equal_fingerprints_whatever_the_layout(dataset, tmp_path
     assert len({with_features(dataset, features).fingerprint() for features in layouts}) == 1
 
 
-def test_times_and_the_report_do_not_count(dataset):
+def test_fingerprint_ignores_times_and_the_report(dataset):
     timed = replace(dataset, times=np.asarray([1, 2]), report=shortlist.read([]).report)
     assert timed.fingerprint() == dataset.fingerprint()
 

@@ -1,4 +1,4 @@
-"""`describe`: every number on sets small enough to count by hand, and against plain Python on random ones."""
+"""`describe`: every number on data counted by hand, and against plain Python on random data."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TRAIN = [
     ("green hat for men and boys", ["hats"]),
 ]
 TEST = [
-    ("blue hat", ["hats"]),  # stands in training
-    ("RED SHOES", ["shoes", "boots"]),  # the words stand in training, and one label does not
-    ("black boots", ["boots"]),  # nothing that training knows
+    ("blue hat", ["hats"]),  # is in training
+    ("RED SHOES", ["shoes", "boots"]),  # the words are in training, one label is not
+    ("black boots", ["boots"]),  # neither text nor label is in training
     ("green coat", ["coats", "hats"]),
     ("white coat", []),
 ]
@@ -47,7 +47,7 @@ def described():
     return describe(read(TRAIN), read(TEST))
 
 
-def test_counts_of_training(described):
+def test_counts_of_the_training_part(described):
     train = described.parts["train"]
     assert (train["texts"], train["labels"], train["labels_that_occur"], train["pairs"]) == (8, 5, 5, 10)
     assert train["texts_without_labels"] == 1
@@ -61,7 +61,7 @@ def test_counts_of_training(described):
     assert train["against_train"] is None
 
 
-def test_words_of_training(described):
+def test_words_of_the_training_part(described):
     words = described.parts["train"]["words"]
     # Words per text: 2, 2, 9, 2, 2, 0, 0, 6.
     assert spread(words["per_text"]) == (23 / 8, 2, 9)
@@ -75,7 +75,7 @@ def test_words_of_training(described):
     assert words["repeated_word_sequences"] == 3  # red shoes, blue hat, and no words at all
 
 
-def test_test_against_training(described):
+def test_test_part_compared_with_training(described):
     test = described.parts["test"]
     assert (test["texts"], test["labels"], test["labels_that_occur"], test["pairs"]) == (5, 4, 4, 6)
     assert test["texts_without_labels"] == 1
@@ -87,7 +87,7 @@ def test_test_against_training(described):
     assert against["texts_with_no_label_in_train"] == 1
 
 
-def test_the_papers_columns(described):
+def test_paper_columns(described):
     assert described.papers == {
         "train_texts": 8,
         "test_texts": 5,
@@ -99,8 +99,8 @@ def test_the_papers_columns(described):
     }
 
 
-def test_labels_known_by_name_only_do_not_count_as_learnt():
-    """A part cut from a larger set carries names that none of its texts has."""
+def test_unused_label_names_do_not_count_as_training_labels():
+    """A part of a larger data set has label names that none of its texts has."""
     whole = Dataset.from_lists(["one", "two", "three"], [["a"], ["b"], ["a", "c"]])
     described = describe(whole.take([0]), whole.take([1, 2]))
     train, test = described.parts["train"], described.parts["test"]
@@ -112,7 +112,7 @@ def test_labels_known_by_name_only_do_not_count_as_learnt():
     assert "labels that occur" not in describe(whole).table()
 
 
-def test_validation_comes_between_and_is_compared_too():
+def test_validation_part():
     described = describe(read(TRAIN), read(TEST), validation=read(TRAIN[:1]))
     assert list(described.parts) == ["train", "validation", "test"]
     assert described.parts["validation"]["against_train"]["texts_in_train"] == 1
@@ -136,11 +136,11 @@ def test_one_text_and_no_test():
     assert spread(described.parts["train"]["words"]["per_text"]) == (2, 2, 2)
     assert described.papers["test_texts"] is None
     assert "compared with train" not in described.table()
-    assert "(train)" not in described.table()  # with one part there is nothing to tell apart
+    assert "(train)" not in described.table()  # no need with a single part
 
 
 def test_features_instead_of_texts():
-    """Nothing is said about words where there are none."""
+    """Data sets with features have no rows about words."""
     part = Dataset(
         Texts.from_strings(["", ""]), Ragged.from_lists([[0], [0, 1]]), ["a", "b"], features=np.eye(2, dtype=np.float32)
     )
@@ -154,20 +154,20 @@ def test_features_instead_of_texts():
         assert "labels not in train" in shown
 
 
-def test_what_reading_noticed_is_told_once():
+def test_read_warnings_appear_once():
     rows = [("good", ["a", "a"]), ("no labels at all",), ("", ["b"])]
     data = read(rows, on_error="skip")
     described = describe(data.take([0]), data.take([1]))
-    told = "\n".join(described.warnings)
-    assert told.count("skipped 1 bad line") == 1
-    assert told.count("kept once") == 1
-    assert "empty" not in told  # the table has it
+    text = "\n".join(described.warnings)
+    assert text.count("skipped 1 bad line") == 1
+    assert text.count("kept once") == 1
+    assert "empty" not in text  # the table has it
     assert described.warnings[0].startswith("train: ")
     assert "warnings" in described.table()
     assert "Warnings:" in described.to_markdown()
 
 
-def test_remarks_are_wrapped_but_paths_stay_whole(tmp_path):
+def test_warnings_are_wrapped_but_paths_are_not_broken(tmp_path):
     path = tmp_path / "-".join(["long"] * 30) / "pairs.jsonl"
     path.parent.mkdir()
     path.write_text('{"text": "good", "labels": ["a"]}\n{"text": "bad"}\n')
@@ -215,15 +215,15 @@ texts_of_any_kind = st.lists(st.text("aB ,é", max_size=6), max_size=12)
 def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     described = describe(read([(t, ["a"]) for t in train_texts]), read([(t, ["a"]) for t in test_texts]))
     tokenizer = Tokenizer()
-    wordings = [tuple(tokenizer.words(text)) for text in train_texts]
+    sequences = [tuple(tokenizer.words(text)) for text in train_texts]
     words = described.parts["train"]["words"]
     assert words["repeated_texts"] == len(train_texts) - len(set(train_texts))
-    assert words["repeated_word_sequences"] == len(wordings) - len(set(wordings))
-    assert words["distinct"] == len({word for wording in wordings for word in wording})
+    assert words["repeated_word_sequences"] == len(sequences) - len(set(sequences))
+    assert words["distinct"] == len({word for sequence in sequences for word in sequence})
     against = described.parts["test"]["against_train"]
     assert against["texts_in_train"] == sum(text in set(train_texts) for text in test_texts)
     assert against["word_sequences_in_train"] == sum(
-        tuple(tokenizer.words(text)) in set(wordings) for text in test_texts
+        tuple(tokenizer.words(text)) in set(sequences) for text in test_texts
     )
 
 
@@ -256,7 +256,7 @@ def test_chart_draws_bars_to_scale_and_shows_the_smallest():
     ]
 
 
-def test_charts_of_different_height_stand_side_by_side():
+def test_side_by_side_charts_of_different_heights():
     left = chart("left", histogram(np.asarray([1, 1, 5]), WORD_STEPS), 20)
     right = chart("right", [], 10)
     assert side_by_side([left, right]) == [

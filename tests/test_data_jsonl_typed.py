@@ -77,19 +77,19 @@ def read_both_ways(path: Path, content: bytes, **options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "_typed_decoder", lambda options: None)
         untyped = shortlist.read(path, on_error="skip", **options)
-    # The typed decoder does not look at numbers in fields that nobody reads.
+    # The typed decoder does not parse numbers in fields that are not read.
     assume(not any("out of range" in problem.what for problem in untyped.report.problems))
     assert everything_in(typed) == everything_in(untyped)
     return typed
 
 
 @given(st.lists(lines(), max_size=6), st.sampled_from([b"\n", b"\r\n", b"\n\n"]), st.booleans())
-def test_both_ways_agree(tmp_path, content, end, last):
+def test_typed_and_untyped_agree(tmp_path, content, end, last):
     read_both_ways(tmp_path / "a.jsonl", end.join(content) + (end if last else b""))
 
 
 @given(lines(), st.data())
-def test_both_ways_agree_on_truncated_lines(tmp_path, line, data):
+def test_typed_and_untyped_agree_on_truncated_lines(tmp_path, line, data):
     cut = data.draw(st.integers(0, len(line)))
     read_both_ways(tmp_path / "a.jsonl", line[:cut])
 
@@ -130,7 +130,7 @@ def test_reads_what_json_writes(tmp_path, records):
 @example(b'{"text":"a","labels":[],}')
 @example(b'{"text":"a","labels":[]')
 @example(b'{"text":"a","labels":[' + b"1," * 500 + b"1]}")
-def test_both_ways_agree_on_any_bytes(tmp_path, line):
+def test_typed_and_untyped_agree_on_any_bytes(tmp_path, line):
     read_both_ways(tmp_path / "a.jsonl", line)
 
 

@@ -1,4 +1,4 @@
-"""Reading the Extreme Classification Repository's files, in all their forms, whole and broken."""
+"""Reading the Extreme Classification Repository's files, in all variants, valid and invalid."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_single_files_in_a_folder(put, tmp_path):
         shortlist.read(tmp_path / "d", "validation")
 
 
-def test_rows_without_labels_in_all_their_spellings(put):
+def test_rows_without_labels(put):
     data = shortlist.read(put("a.txt", "4 3 2\n 0:1 2:2\n0:1 2:2\n\n1 \n"))
     assert labels_of(data) == [[], [], [], ["1"]]
     assert data.features.toarray().tolist() == [[1, 0, 2], [1, 0, 2], [0, 0, 0], [0, 0, 0]]
 
 
-def test_line_ends_tabs_and_a_missing_last_one(put):
+def test_line_endings_tabs_and_a_missing_final_newline(put):
     data = shortlist.read(put("a.txt", b"2 3 2\r\n0,1\t0:1\t2:2\r\n1 1:+3.0E0"))
     assert labels_of(data) == [["0", "1"], ["1"]]
     assert data.features.toarray().tolist() == [[1, 0, 2], [0, 3, 0]]
@@ -95,7 +95,7 @@ def test_repeated_labels_and_columns(put):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("0 3", "no complaint"),
+        ("0 3", "no error"),
         ("0 x:1", "something other than column:value"),
         ("0 1:", "something other than column:value"),
         ("0 1:x", "something other than column:value"),
@@ -120,7 +120,7 @@ def test_repeated_labels_and_columns(put):
 )
 def test_malformed_rows(put, row, what):
     path = put("a.txt", f"3 4 5\n1 0:1\n{row}\n2 3:1\n")
-    if what == "no complaint":  # a column without a value is a 1
+    if what == "no error":  # a column without a value is a 1
         assert shortlist.read(path).features.toarray()[1].tolist() == [0, 0, 0, 1]
         return
     with pytest.raises(DataError, match=rf"a\.txt, line 3: {what}; expected .+\. Fix the line"):
@@ -132,7 +132,7 @@ def test_malformed_rows(put, row, what):
     assert data.report.texts_without_labels == 0
 
 
-def test_the_header_must_fit(put):
+def test_header_must_match_the_rows(put):
     path = put("a.txt", "4 4 5\n0 1:1\n")
     with pytest.raises(
         DataError, match=r"a\.txt, line 1: the header says 4 rows, but the file has 1; expected a complete file"
@@ -188,7 +188,7 @@ def test_npz_pair(put):
         shortlist.read(put("f/trn_X_Y.npz", b"not at all").parent)
 
 
-def test_rows_must_go_together(put):
+def test_row_counts_must_match(put):
     with pytest.raises(DataError, match=r"trn_X_Y\.txt: has 1 rows, but .*trn_X_Xf\.txt has 2; line by line"):
         shortlist.read(put_pair(put, labels="1 4\n3:1\n"))
     with pytest.raises(DataError, match=r"has labels, but there are no texts or features beside it. .*trn_X_Xf.txt"):
@@ -212,7 +212,7 @@ def test_headers_of_a_pair(put):
         shortlist.read(put_pair(put, features="3 3\n0:1\n1:1\n", labels="3 4\n\n\n\n"))
 
 
-def test_skipping_keeps_the_files_aligned(put):
+def test_skip_keeps_the_files_aligned(put):
     folder = put_pair(
         put,
         "tst",
@@ -226,7 +226,7 @@ def test_skipping_keeps_the_files_aligned(put):
     assert labels_of(data) == [["0"], ["2"], ["3"]]
     assert data.features.toarray().tolist() == [[1, 0, 0], [0, 0, 1], [5, 0, 0]]
     assert problems_of(data) == [("tst_X_Y.txt", 3), ("tst_X_Xf.txt", 4)]
-    # The pairs name rows of the files; they follow their texts, and those of lost rows are lost.
+    # Pairs refer to rows of the files: they move with their texts, and those of dropped rows are dropped.
     assert data.filter_pairs.tolist() == [[0, 1], [1, 0], [2, 2]]
 
 
@@ -247,7 +247,7 @@ def test_raw_text_beside_a_label_matrix(put):
 @pytest.mark.parametrize(
     "name", ["train_raw_texts.txt", "train_texts.txt.gz", "trn_X.txt", "X.trn.txt", "raw/trn_X.txt.zst"]
 )
-def test_names_of_raw_text(put, tmp_path, name):
+def test_file_names_of_raw_text(put, tmp_path, name):
     pack = {"gz": gzip.compress, "zst": zstandard.compress}.get(name.rpartition(".")[2], bytes)
     put(f"d/{name}", pack(b"one\ntwo\n"))
     put("d/train_labels.txt", "a b\nb c b\n")
@@ -256,7 +256,7 @@ def test_names_of_raw_text(put, tmp_path, name):
     assert data.report.repeated_labels == 1
 
 
-def test_raw_text_with_broken_bytes(put):
+def test_raw_text_with_invalid_bytes(put):
     put("d/test_raw_texts.txt", b"one\nt\xffo\nthree\n")
     folder = put("d/test_labels.txt", "a\nb\nc\n").parent
     with pytest.raises(DataError, match=r"test_raw_texts\.txt, line 2: bytes that are not valid text"):
@@ -266,7 +266,7 @@ def test_raw_text_with_broken_bytes(put):
     assert problems_of(data) == [("test_raw_texts.txt", 2)]
 
 
-def test_raw_text_with_a_line_too_many(put):
+def test_raw_text_with_an_extra_line(put):
     put("d/train_raw_texts.txt", "one\ntwo\n\n")
     with pytest.raises(DataError, match=r"has 2 rows, but .*train_raw_texts\.txt has 3"):
         shortlist.read(put("d/train_labels.txt", "a\nb\n").parent)
@@ -307,7 +307,7 @@ def test_raw_json_relevance_and_repeated_targets(put):
     assert data.report.repeated_labels == 1
 
 
-def test_raw_json_labels_without_their_own_names(put):
+def test_raw_json_labels_without_unique_names(put):
     labels = [{"uid": "same", "title": "a"}, {"uid": "same", "title": "b"}, {"title": "c"}]
     data = shortlist.read(put_json(put, {"title": "x", "target_ind": [1]}, labels=labels))
     assert data.label_names == ["0", "1", "2"]
@@ -317,7 +317,7 @@ def test_raw_json_labels_without_their_own_names(put):
 
 
 @pytest.mark.parametrize("name", ["trn.json", "train.json.gz"])
-def test_raw_json_is_known_by_its_fields(put, name):
+def test_raw_json_is_detected_by_its_fields(put, name):
     content = b'{"title": "x", "target_ind": [0]}\n'
     data = shortlist.read(put(f"d/{name}", gzip.compress(content) if name.endswith("gz") else content).parent)
     assert rows_of(data) == [("x", ["0"])]
@@ -358,13 +358,13 @@ def test_malformed_raw_json(put, line, what):
     assert data.filter_pairs.tolist() == [[0, 0], [1, 2]]
 
 
-def test_a_slip_in_a_number_does_not_make_a_billion_labels(put):
+def test_a_typo_does_not_create_a_billion_labels(put):
     folder = put_json(put, {"title": "x", "target_ind": [10**9]}, {"title": "y", "target_ind": [10**30]})
     data = shortlist.read(folder, on_error="skip")
     assert (len(data), data.n_labels, data.report.n_problems) == (0, 0, 2)
 
 
-def test_a_label_that_cannot_be_read_keeps_its_number(put):
+def test_bad_labels_keep_their_numbers(put):
     lines = [json.dumps(LABELS[0]), "oops", '{"uid": "B9"}', "", json.dumps(LABELS[2])]
     put("d/lbl.json.gz", gzip.compress("\n".join(lines).encode()))
     folder = put_json(put, {"title": "x", "target_ind": [0, 1, 2, 3]})
@@ -392,7 +392,7 @@ def test_malformed_filter_pairs(put, line):
     assert problems_of(data) == [("filter_labels_test.txt", 2)]
 
 
-def test_filter_pairs_are_for_the_test_part(put):
+def test_filter_pairs_apply_only_to_the_test_part(put):
     folder = put_pair(put)
     put("d/filter_labels_test.txt", "0 3\n")
     assert shortlist.read(folder, "train").filter_pairs is None
@@ -429,7 +429,7 @@ def sparse_rows(draw, with_labels):
 
 
 def plain_reading(row, with_labels, n_labels, n_columns):
-    """(labels, pairs), or None for a row that is wrong."""
+    """(labels, pairs), or None for a bad row."""
     labels = []
     if with_labels and row and not row[0].isspace():
         head = row.split()[0]
@@ -453,7 +453,7 @@ def plain_reading(row, with_labels, n_labels, n_columns):
 
 
 @given(st.booleans(), st.data())
-def test_sparse_rows_against_plain_reading(tmp_path, with_labels, data):
+def test_sparse_rows_against_plain_python(tmp_path, with_labels, data):
     rows = data.draw(st.lists(sparse_rows(with_labels), max_size=6))
     n_labels = data.draw(st.sampled_from([5, 10]))
     n_columns = data.draw(st.sampled_from([7, 10]))
@@ -476,7 +476,7 @@ def test_sparse_rows_against_plain_reading(tmp_path, with_labels, data):
             assert read.labels.row(i).tolist() == labels
 
 
-def test_numbers_are_as_exact_as_float32(put):
+def test_numbers_have_float32_precision(put):
     rng = np.random.default_rng(0)
     numbers = np.concatenate([rng.normal(size=5000), rng.lognormal(0, 20, 5000)]).astype(np.float32)
     rows = "\n".join(f"{number:.9g}" for number in numbers).replace("\n", "\n0:")
@@ -496,7 +496,7 @@ def test_rows_across_blocks(put):
     assert np.array_equal(data.features.data, rows.astype(np.float32))
 
 
-def test_an_absurd_number_of_labels(put):
+def test_too_many_labels(put):
     for name, content in (("a/train.txt", "1 2 2000000000\n0 0:1\n"), ("b/trn_X_Y.txt", "1 2000000000\n0:1\n")):
         folder = put(name, content).parent
         put("b/trn_X_Xf.txt", "1 2\n0:1\n")
@@ -504,6 +504,6 @@ def test_an_absurd_number_of_labels(put):
             shortlist.read(folder)
 
 
-def test_an_unknown_name_asks_for_the_format(put):
+def test_unknown_file_name_error_names_the_format_option(put):
     with pytest.raises(DataError, match=r"Set format=.* \(--from\)"):
         shortlist.read(put("a.dat", "hello\n"))
