@@ -12,7 +12,8 @@ from typing import Any, Literal
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.lines import LONGEST_LINE, line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import VALID_TEXT, BadRow, is_valid_text, parse_record, split_labels
+from shortlist.data.records import VALID_TEXT, BadRow, parse_record, split_labels
+from shortlist.data.texts import is_valid_text
 from shortlist.errors import DataError
 from shortlist.streams import stream_name
 

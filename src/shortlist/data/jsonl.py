@@ -42,7 +42,7 @@ def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) 
                     builder.report.add(stream_name(path), number, bad.what, bad.expected)
 
 
-def _typed_decoder(options: ReadOptions) -> Callable[[str], Any] | None:
+def _typed_decoder(options: ReadOptions) -> Callable[[bytes], Any] | None:
     """Decodes a line into an object with `text` and `labels`; None if other fields are needed, too."""
     if options.weights or options.time or options.label_separator or not options.text or not options.labels:
         return None
@@ -54,10 +54,11 @@ def _typed_decoder(options: ReadOptions) -> Callable[[str], Any] | None:
     return msgspec.json.Decoder(row).decode
 
 
-def _add_common_lines(lines: list[bytes], decode: Callable[[str], Any], builder: DatasetBuilder) -> bool:
+def _add_common_lines(lines: list[bytes], decode: Callable[[bytes], Any], builder: DatasetBuilder) -> bool:
     """Add the rows of all lines; or none, and return False, if any line is not in the common form."""
     try:
-        rows = [decode(line.decode()) for line in lines if line]
+        b"\n".join(lines).decode()  # raises an error for invalid UTF-8 also in fields that are not read
+        rows = [decode(line) for line in lines if line]
         texts = [row.text for row in rows]
         labels = [str(label) for row in rows for label in row.labels]
     except (msgspec.DecodeError, ValueError, RecursionError):

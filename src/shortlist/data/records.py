@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from shortlist.data.options import ReadOptions
+from shortlist.data.texts import is_valid_text
 
 VALID_TEXT = "UTF-8 text (for another encoding, set for example encoding='cp1252' or --encoding cp1252)"
 MAX_WEIGHT = 3.4e38  # of float32
@@ -84,17 +85,6 @@ def check_weights(value: Any, labels: Sequence[Any], field: str) -> list[float]:
 def split_labels(value: str, separator: str) -> list[str]:
     """The labels in one string: "a; b;;c" has three. Surrounding space and empty labels are dropped."""
     return [label for label in map(str.strip, value.split(separator)) if label]
-
-
-def is_valid_text(value: str) -> bool:
-    """Whether a string can be encoded as UTF-8. Undecodable bytes became lone surrogates, which cannot."""
-    if value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def shorten(value: Any) -> str:

@@ -8,7 +8,6 @@ from typing import overload
 import numpy as np
 
 from shortlist.arrays import counts_to_indptr, row_numbers
-from shortlist.data.records import is_valid_text
 from shortlist.errors import DataError
 from shortlist.kernels.rows import copy_rows
 from shortlist.kernels.strings import pack, unpack
@@ -93,3 +92,14 @@ class Texts(Sequence[str]):
         buffer = np.empty(offsets[-1], np.uint8)
         copy_rows(self.buffer, self.offsets, rows, offsets, buffer)
         return Texts(buffer, offsets)
+
+
+def is_valid_text(value: str) -> bool:
+    """Whether a string can be encoded as UTF-8. Undecodable bytes became lone surrogates, which cannot."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
