@@ -46,12 +46,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
-$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,icd10,serve]"
+$(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,serve]" -r demo/requirements.txt
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,parquet,zstd,icd10,serve,test,check,bench]"
+$(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
 	touch $@ $(VENV)/.demo
 
 # PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.

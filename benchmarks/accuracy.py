@@ -18,7 +18,7 @@ import numpy as np
 
 import shortlist
 from common import add_recipe_options, make_parser, parse_recipe_options, peak_gb, print_json, read_splits, show, timed
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 
 METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
 N_PERMUTATIONS = 5

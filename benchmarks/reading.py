@@ -1,8 +1,8 @@
-"""From file to word ids: ours against scikit-learn's TfidfVectorizer on the same texts, in one run.
+"""From file to word ids: Shortlist against scikit-learn's TfidfVectorizer on the same texts, in the same run.
 
     python benchmarks/reading.py DATA/train.jsonl.gz
 
-We open the file, parse it, number the labels and the words; the opponent gets the texts ready in a list.
+Shortlist reads and parses the file and numbers labels and words. scikit-learn gets the texts as a list in memory.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ def measure_sklearn(texts: list[str]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", help="a JSON lines file of (text, labels)")
+    parser.add_argument("path", help="JSON lines file of texts and labels")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
 
-    measure_ours(arguments.path)  # compiles the kernels, or loads them from the cache
+    measure_ours(arguments.path)  # compile the kernels, or load them from the cache
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     import shortlist
 
     texts = list(shortlist.read(arguments.path, show_progress=False).texts)
-    ours, opponent = [], []
-    for _ in range(arguments.repeats):  # taking turns, so that a busy moment hits both
+    ours, others = [], []
+    for _ in range(arguments.repeats):  # alternate, so that a busy moment affects both
         ours.append(measure_ours(arguments.path))
-        opponent.append(measure_sklearn(texts))
+        others.append(measure_sklearn(texts))
     read, encode = (statistics.median(times) for times in zip(*ours, strict=True))
-    total, other = statistics.median(map(sum, ours)), statistics.median(opponent)
+    total, other = statistics.median(map(sum, ours)), statistics.median(others)
     file_mb = Path(arguments.path).stat().st_size / 1e6
 
     print(f"{len(texts):,} texts from {arguments.path} ({file_mb:.0f} MB on disk), median of {arguments.repeats}")
@@ -59,7 +59,7 @@ def main() -> None:
     print(f"{'shortlist: texts to vocabulary and word ids':44}{encode:8.2f}")
     print(f"{'shortlist: both':44}{total:8.2f}")
     print(f"{'scikit-learn TfidfVectorizer, texts in memory':44}{other:8.2f}")
-    print(f"peak memory of our part: {peak_mb:.0f} MB (Python and numba included)")
+    print(f"peak memory of Shortlist: {peak_mb:.0f} MB (Python and numba included)")
     print(json.dumps({"ratio": other / total, "ours_s": total, "sklearn_s": other, "peak_mb": peak_mb}))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import shortlist
 from common import unit
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 
 DIGITS = 7
 LABELS_PER_TOPIC = 50

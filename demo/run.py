@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import icd10
 import shortlist
 from shortlist import tables
-from shortlist.data import icd10
 from shortlist.labels.centroids import label_centroids
 from shortlist.text import TfIdf, Vocabulary
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from shortlist.kernels.rows import SHORT_ROW, first_in_row
+from shortlist.kernels.ragged import SHORT_ROW, first_in_row
 
 from model_files import replaced
 from shortlist import arrays as arrays_module

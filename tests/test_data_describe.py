@@ -1,4 +1,4 @@
-"""`describe`: every number on sets small enough to count by hand, and against plain Python on random ones."""
+"""`describe`: every number on data counted by hand, and against plain Python on random data."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TRAIN = [
     ("green hat for men and boys", ["hats"]),
 ]
 TEST = [
-    ("blue hat", ["hats"]),  # stands in training
-    ("RED SHOES", ["shoes", "boots"]),  # the words stand in training, and one label does not
-    ("black boots", ["boots"]),  # nothing that training knows
+    ("blue hat", ["hats"]),  # is in training
+    ("RED SHOES", ["shoes", "boots"]),  # the words are in training, one label is not
+    ("black boots", ["boots"]),  # neither text nor label is in training
     ("green coat", ["coats", "hats"]),
     ("white coat", []),
 ]
 
 
 def spread(part) -> tuple[float, float, int]:
-    return part.mean, part.median, part.most
+    return part["mean"], part["median"], part["max"]
 
 
 def counts(buckets: list[Bucket]) -> dict[str, int]:
@@ -47,47 +47,47 @@ def described():
     return describe(read(TRAIN), read(TEST))
 
 
-def test_counts_of_training(described):
+def test_counts_of_the_training_part(described):
     train = described.parts["train"]
-    assert (train.texts, train.labels, train.labels_that_occur, train.pairs) == (8, 5, 5, 10)
-    assert train.texts_without_labels == 1
-    assert spread(train.labels_per_text) == (10 / 8, 1, 2)
-    assert counts(train.labels_per_text.histogram) == {"0": 1, "1": 4, "2": 3}
-    assert spread(train.texts_per_label) == (2, 2, 4)  # shoes 2, red 1, hats 4, blue 2, none 1
-    assert counts(train.texts_per_label.histogram) == {"1": 2, "2": 2, "3–9": 1}
-    assert train.share_of_labels_with_1_text == 2 / 5
-    assert train.share_of_labels_with_at_most_2_texts == 4 / 5
-    assert train.share_of_labels_with_at_most_5_texts == 1
-    assert train.against_train is None
+    assert (train["texts"], train["labels"], train["labels_that_occur"], train["pairs"]) == (8, 5, 5, 10)
+    assert train["texts_without_labels"] == 1
+    assert spread(train["labels_per_text"]) == (10 / 8, 1, 2)
+    assert counts(train["labels_per_text"]["histogram"]) == {"0": 1, "1": 4, "2": 3}
+    assert spread(train["texts_per_label"]) == (2, 2, 4)  # shoes 2, red 1, hats 4, blue 2, none 1
+    assert counts(train["texts_per_label"]["histogram"]) == {"1": 2, "2": 2, "3–9": 1}
+    assert train["share_of_labels_with_1_text"] == 2 / 5
+    assert train["share_of_labels_with_at_most_2_texts"] == 4 / 5
+    assert train["share_of_labels_with_at_most_5_texts"] == 1
+    assert train["against_train"] is None
 
 
-def test_words_of_training(described):
-    words = described.parts["train"].words
+def test_words_of_the_training_part(described):
+    words = described.parts["train"]["words"]
     # Words per text: 2, 2, 9, 2, 2, 0, 0, 6.
-    assert spread(words.per_text) == (23 / 8, 2, 9)
-    assert counts(words.per_text.histogram) == {"0": 2, "1–2": 4, "3–4": 0, "5–6": 1, "7–8": 0, "9–12": 1}
-    assert words.distinct == len("red shoes a blue hat for cold winter days in town green men and boys".split())
-    assert words.share_with_at_most_4 == 6 / 8
-    assert words.share_with_at_most_8 == 7 / 8
-    assert words.empty_texts == 1
-    assert words.texts_without_words == 2
-    assert words.repeated_texts == 1
-    assert words.repeated_wordings == 3  # red shoes, blue hat, and no words at all
+    assert spread(words["per_text"]) == (23 / 8, 2, 9)
+    assert counts(words["per_text"]["histogram"]) == {"0": 2, "1–2": 4, "3–4": 0, "5–6": 1, "7–8": 0, "9–12": 1}
+    assert words["distinct"] == len("red shoes a blue hat for cold winter days in town green men and boys".split())
+    assert words["share_with_at_most_4"] == 6 / 8
+    assert words["share_with_at_most_8"] == 7 / 8
+    assert words["empty_texts"] == 1
+    assert words["texts_without_words"] == 2
+    assert words["repeated_texts"] == 1
+    assert words["repeated_word_sequences"] == 3  # red shoes, blue hat, and no words at all
 
 
-def test_test_against_training(described):
+def test_test_part_compared_with_training(described):
     test = described.parts["test"]
-    assert (test.texts, test.labels, test.labels_that_occur, test.pairs) == (5, 4, 4, 6)
-    assert test.texts_without_labels == 1
-    against = test.against_train
-    assert against.texts_in_train == 1
-    assert against.wordings_in_train == 2
-    assert against.labels_not_in_train == 2
-    assert against.pairs_not_in_train == 3
-    assert against.texts_with_no_label_in_train == 1
+    assert (test["texts"], test["labels"], test["labels_that_occur"], test["pairs"]) == (5, 4, 4, 6)
+    assert test["texts_without_labels"] == 1
+    against = test["against_train"]
+    assert against["texts_in_train"] == 1
+    assert against["word_sequences_in_train"] == 2
+    assert against["labels_not_in_train"] == 2
+    assert against["pairs_not_in_train"] == 3
+    assert against["texts_with_no_label_in_train"] == 1
 
 
-def test_the_papers_columns(described):
+def test_paper_columns(described):
     assert described.papers == {
         "train_texts": 8,
         "test_texts": 5,
@@ -99,75 +99,75 @@ def test_the_papers_columns(described):
     }
 
 
-def test_labels_known_by_name_only_do_not_count_as_learnt():
-    """A part cut from a larger set carries names that none of its texts has."""
+def test_unused_label_names_do_not_count_as_training_labels():
+    """A part of a larger data set has label names that none of its texts has."""
     whole = Dataset.from_lists(["one", "two", "three"], [["a"], ["b"], ["a", "c"]])
     described = describe(whole.take([0]), whole.take([1, 2]))
     train, test = described.parts["train"], described.parts["test"]
-    assert (train.labels, train.labels_that_occur) == (3, 1)
-    assert test.against_train.labels_not_in_train == 2
-    assert test.against_train.pairs_not_in_train == 2
-    assert test.against_train.texts_with_no_label_in_train == 1
+    assert (train["labels"], train["labels_that_occur"]) == (3, 1)
+    assert test["against_train"]["labels_not_in_train"] == 2
+    assert test["against_train"]["pairs_not_in_train"] == 2
+    assert test["against_train"]["texts_with_no_label_in_train"] == 1
     assert "labels that occur" in described.table()
     assert "labels that occur" not in describe(whole).table()
 
 
-def test_validation_comes_between_and_is_compared_too():
+def test_validation_part():
     described = describe(read(TRAIN), read(TEST), validation=read(TRAIN[:1]))
     assert list(described.parts) == ["train", "validation", "test"]
-    assert described.parts["validation"].against_train.texts_in_train == 1
+    assert described.parts["validation"]["against_train"]["texts_in_train"] == 1
     assert described.table().splitlines()[0].split() == ["train", "validation", "test"]
 
 
 def test_empty_data_set():
     described = describe(read([]), read([]))
     train = described.parts["train"]
-    assert (train.texts, train.labels, train.pairs, train.words.distinct) == (0, 0, 0, 0)
-    assert spread(train.words.per_text) == spread(train.texts_per_label) == (0, 0, 0)
-    assert train.share_of_labels_with_1_text == train.words.share_with_at_most_4 == 0
+    assert (train["texts"], train["labels"], train["pairs"], train["words"]["distinct"]) == (0, 0, 0, 0)
+    assert spread(train["words"]["per_text"]) == spread(train["texts_per_label"]) == (0, 0, 0)
+    assert train["share_of_labels_with_1_text"] == train["words"]["share_with_at_most_4"] == 0
     assert described.papers["points_per_label"] == 0
-    assert described.parts["test"].against_train.texts_with_no_label_in_train == 0
+    assert described.parts["test"]["against_train"]["texts_with_no_label_in_train"] == 0
     assert "words per text" in described.table()
     assert described.to_markdown()
 
 
 def test_one_text_and_no_test():
     described = describe(Dataset.from_lists(["one text"], [["label"]]))
-    assert spread(described.parts["train"].words.per_text) == (2, 2, 2)
+    assert spread(described.parts["train"]["words"]["per_text"]) == (2, 2, 2)
     assert described.papers["test_texts"] is None
-    assert "against train" not in described.table()
-    assert "(train)" not in described.table()  # with one part there is nothing to tell apart
+    assert "compared with train" not in described.table()
+    assert "(train)" not in described.table()  # no need with a single part
 
 
 def test_features_instead_of_texts():
-    """Nothing is said about words where there are none."""
+    """Data sets with features have no rows about words."""
     part = Dataset(
         Texts.from_strings(["", ""]), Ragged.from_lists([[0], [0, 1]]), ["a", "b"], features=np.eye(2, dtype=np.float32)
     )
     described = describe(part, part)
-    assert described.parts["train"].words is None
-    assert described.parts["test"].against_train.texts_in_train is None
-    assert described.parts["test"].against_train.labels_not_in_train == 0
+    assert described.parts["train"]["words"] is None
+    assert described.parts["test"]["against_train"]["texts_in_train"] is None
+    assert described.parts["test"]["against_train"]["labels_not_in_train"] == 0
     for shown in (described.table(), described.to_markdown()):
         assert "repeated" not in shown
         assert "distinct words" not in shown
         assert "labels not in train" in shown
 
 
-def test_what_reading_noticed_is_told_once():
+def test_read_warnings_appear_once():
     rows = [("good", ["a", "a"]), ("no labels at all",), ("", ["b"])]
     data = read(rows, on_error="skip")
     described = describe(data.take([0]), data.take([1]))
-    told = "\n".join(described.noticed)
-    assert told.count("1 bad line was skipped") == 1
-    assert told.count("kept once") == 1
-    assert "empty" not in told  # the table has it
-    assert described.noticed[0].startswith("train: ")
-    assert "noticed while reading" in described.table()
-    assert "Noticed while reading" in described.to_markdown()
+    text = "\n".join(described.warnings)
+    assert text.count("skipped 1 bad line") == 1
+    assert text.count("kept once") == 1
+    assert "empty" not in text  # the table has it
+    assert described.warnings[0].startswith("train: ")
+    assert "warnings" in described.table()
+    assert "Warnings:" in described.to_markdown()
 
 
-def test_remarks_are_wrapped_but_paths_stay_whole(tmp_path):
+def test_warnings_are_wrapped_but_paths_are_not_broken(tmp_path):
     path = tmp_path / "-".join(["long"] * 30) / "pairs.jsonl"
     path.parent.mkdir()
     path.write_text('{"text": "good", "labels": ["a"]}\n{"text": "bad"}\n')
@@ -197,7 +197,7 @@ def test_json_is_plain_and_complete(described):
     assert plain["parts"]["train"]["words"]["repeated_texts"] == 1
     assert plain["parts"]["train"]["texts_per_label"]["histogram"][0] == {"first": 1, "last": 1, "count": 2}
     assert plain["parts"]["test"]["against_train"]["labels_not_in_train"] == 2
-    assert plain["noticed"] == []
+    assert plain["warnings"] == []
 
 
 def test_markdown_has_the_tables(described):
@@ -215,14 +215,16 @@ texts_of_any_kind = st.lists(st.text("aB ,é", max_size=6), max_size=12)
 def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     described = describe(read([(t, ["a"]) for t in train_texts]), read([(t, ["a"]) for t in test_texts]))
     tokenizer = Tokenizer()
-    wordings = [tuple(tokenizer.words(text)) for text in train_texts]
-    words = described.parts["train"].words
-    assert words.repeated_texts == len(train_texts) - len(set(train_texts))
-    assert words.repeated_wordings == len(wordings) - len(set(wordings))
-    assert words.distinct == len({word for wording in wordings for word in wording})
-    against = described.parts["test"].against_train
-    assert against.texts_in_train == sum(text in set(train_texts) for text in test_texts)
-    assert against.wordings_in_train == sum(tuple(tokenizer.words(text)) in set(wordings) for text in test_texts)
+    sequences = [tuple(tokenizer.words(text)) for text in train_texts]
+    words = described.parts["train"]["words"]
+    assert words["repeated_texts"] == len(train_texts) - len(set(train_texts))
+    assert words["repeated_word_sequences"] == len(sequences) - len(set(sequences))
+    assert words["distinct"] == len({word for sequence in sequences for word in sequence})
+    against = described.parts["test"]["against_train"]
+    assert against["texts_in_train"] == sum(text in set(train_texts) for text in test_texts)
+    assert against["word_sequences_in_train"] == sum(
+        tuple(tokenizer.words(text)) in set(sequences) for text in test_texts
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -254,7 +256,7 @@ def test_chart_draws_bars_to_scale_and_shows_the_smallest():
     ]
 
 
-def test_charts_of_different_height_stand_side_by_side():
+def test_side_by_side_charts_of_different_heights():
     left = chart("left", histogram(np.asarray([1, 1, 5]), WORD_STEPS), 20)
     right = chart("right", [], 10)
     assert side_by_side([left, right]) == [

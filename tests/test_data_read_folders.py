@@ -1,4 +1,4 @@
-"""Reading folders: parts, shards, and label names lying beside the data."""
+"""Reading folders: parts, shards, and label names beside the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zstandard
 from pyarrow import parquet
 
 import shortlist
-from shortlist.data.folders import parts_of
+from shortlist.data.read import parts_of
 from shortlist.errors import DataError, OptionError
 
 
@@ -57,26 +57,26 @@ def test_problems_name_the_shard(put, tmp_path):
     assert [(p.file.rpartition("/")[2], p.line) for p in data.report.problems] == [("2.jsonl", 2), ("3.jsonl", 1)]
 
 
-def test_several_formats_are_an_error_until_one_is_chosen(put, tmp_path):
+def test_several_formats_need_an_explicit_format(put, tmp_path):
     put("d/1.jsonl", line("a", "x"))
     put("d/2.csv", "text,labels\nb,x\n")
-    with pytest.raises(DataError, match=r"mixes files of several formats \(csv, jsonl\): say which with format="):
+    with pytest.raises(DataError, match=r"has files of several formats \(csv, jsonl\): choose one with format="):
         shortlist.read(tmp_path / "d")
     assert list(shortlist.read(tmp_path / "d", format="jsonl").texts) == ["a"]
     assert list(shortlist.read(tmp_path / "d", format="csv").texts) == ["b"]
 
 
-def test_shards_whose_names_say_nothing(put, tmp_path):
+def test_shards_without_suffixes(put, tmp_path):
     put("d/part-00000", line("a", "x"))
     put("d/part-00001.gz", gzip.compress(line("b", "x").encode()))
     put("d/_SUCCESS", "")
-    with pytest.raises(DataError, match="nothing here that can be read"):
+    with pytest.raises(DataError, match="found nothing to read"):
         shortlist.read(tmp_path / "d")
     assert list(shortlist.read(tmp_path / "d", format="jsonl").texts) == ["a", "b"]
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(DataError, match=r"nothing here that can be read. Expected train/test files"):
+    with pytest.raises(DataError, match=r"found nothing to read. Expected train and test files"):
         shortlist.read(tmp_path)
     assert parts_of(tmp_path) == []
 
@@ -92,24 +92,24 @@ def test_parts(put, tmp_path):
     assert list(shortlist.read(folder, "train").texts) == ["a"]
     assert list(shortlist.read(folder, part="test").texts) == ["b"]
     assert list(shortlist.read(str(folder), "validation").texts) == ["c", "d"]
-    with pytest.raises(DataError, match="holds train and validation and test: say which with part="):
+    with pytest.raises(DataError, match="has the parts train, validation, test: choose one with part="):
         shortlist.read(folder)
-    with pytest.raises(OptionError, match="part is 'dev'; it can be train, validation, test"):
+    with pytest.raises(OptionError, match="part is 'dev'; choose one of train, validation, test"):
         shortlist.read(folder, "dev")
 
 
-def test_a_single_part_needs_no_saying(put, tmp_path):
+def test_a_single_part_is_the_default(put, tmp_path):
     put("d/train.jsonl", line("a", "x"))
     assert list(shortlist.read(tmp_path / "d").texts) == ["a"]
     with pytest.raises(DataError, match="has no test part; it has train"):
         shortlist.read(tmp_path / "d", "test")
     put("e/1.jsonl", line("a", "x"))
-    with pytest.raises(DataError, match="has no test part; it has none that is known"):
+    with pytest.raises(DataError, match="has no test part; it has no parts"):
         shortlist.read(tmp_path / "e", "test")
 
 
 def test_a_file_has_no_parts(put):
-    with pytest.raises(OptionError, match="is a file; parts are for folders"):
+    with pytest.raises(OptionError, match="is a file; only folders have parts"):
         shortlist.read(put("a.jsonl", line("a", "x")), "train")
 
 
@@ -132,12 +132,12 @@ def test_label_names_beside_the_data(put, tmp_path, name):
         assert [data.display_name(label) for label in data.labels_of(0)] == ["the X", "naïve", "z"]
     put(f"e/{name}", NAMES[name])
     put("e/1.jsonl", line("a", "x"))
-    data = shortlist.read(tmp_path / "e")  # shards: the names are not one of them
+    data = shortlist.read(tmp_path / "e")  # the file of names is not a shard
     assert len(data) == 1
     assert data.display_names["x"] == "the X"
 
 
-def test_label_names_that_are_given(put):
+def test_explicit_label_names(put):
     path = put("d/a.jsonl", line("a", "x"))
     put("d/label_names.json", '{"x": "beside"}')
     given = put("names/mine.csv", 'x,"one, two"\nlabel\u2028odd,name\u0085odd\nq,"line\nbreak"\n')
@@ -154,19 +154,19 @@ def test_label_names_that_are_given(put):
         ("n.json", "x\ty", "expected one JSON object"),
         ("n.json", '{"a": 5}', "expected one JSON object"),
         ("n.json", '{"a": "b"', "expected one JSON object"),
-        ("n.tsv", "a\tb\nc\n", "line 2: 1 columns; expected two"),
-        ("n.csv", "a,b\n\nc,d,e\n", "line 3: 3 columns; expected two"),
+        ("n.tsv", "a\tb\nc\n", "line 2: 1 columns; expected a label"),
+        ("n.csv", "a,b\n\nc,d,e\n", "line 3: 3 columns; expected a label"),
         ("n.csv", 'a,b\nc,"d', "line 2: not valid CSV"),
         ("n.csv", b"a,\xff\n", "byte 3 is not valid UTF-8"),
     ],
 )
-def test_label_names_that_cannot_be_read(put, name, content, what):
+def test_invalid_label_names(put, name, content, what):
     with pytest.raises(DataError, match=what) as caught:
         shortlist.read([("a", ["x"])], label_names=put(name, content))
     assert name in str(caught.value)
 
 
-def test_label_names_that_are_not_there(tmp_path):
+def test_missing_label_names(tmp_path):
     for path, what in ((tmp_path / "missing.json", "no such file"), (tmp_path, "is a folder")):
         with pytest.raises(DataError, match=what):
             shortlist.read([("a", ["x"])], label_names=path)
@@ -179,7 +179,7 @@ def test_label_names_beside_repository_files(put, tmp_path):
     assert shortlist.read(tmp_path / "d").display_names == {"0": "nought"}
 
 
-def test_a_part_that_is_there_twice_is_refused(tmp_path):
+def test_a_part_in_two_files_is_refused(tmp_path):
     for name in ("train.jsonl", "train.csv"):
         shortlist.read([("a", ["b"])]).write(tmp_path / name)
     with pytest.raises(DataError, match=r"train\.csv and train\.jsonl"):

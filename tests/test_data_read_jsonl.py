@@ -1,4 +1,4 @@
-"""Reading JSON lines: every shape that is understood, every complaint about one that is not."""
+"""Reading JSON lines: every form that is valid, and the message for every form that is not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines(*records):
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def test_the_plain_case(put):
+def test_simple_file(put):
     path = put("a.jsonl", lines({"text": "red shoes", "labels": ["shoes", "red"]}, {"text": "hat", "labels": ["red"]}))
     data = shortlist.read(path)
     assert rows_of(data) == [("red shoes", ["shoes", "red"]), ("hat", ["red"])]
@@ -44,7 +44,7 @@ def test_the_plain_case(put):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json", "A.JSONL"])
-def test_names_of_json_lines(put, name):
+def test_file_names_of_json_lines(put, name):
     assert len(shortlist.read(put(name, GOOD))) == 1
 
 
@@ -53,7 +53,7 @@ def test_other_field_names(put):
     assert rows_of(shortlist.read(path, text="titel", labels="Schlagwörter")) == [("x", ["a"])]
 
 
-def test_extra_fields_are_kept_out(put):
+def test_extra_fields_are_ignored(put):
     extras = {"n": 1, "f": -2.5e3, "t": True, "z": None, "s": "x\n", "d": {"text": "no", "labels": ["no"]}, "l": [[1]]}
     records = [{name: value, "text": name, "labels": ["y"], "after": value} for name, value in extras.items()]
     data = shortlist.read(put("a.jsonl", lines(*records)))
@@ -61,7 +61,7 @@ def test_extra_fields_are_kept_out(put):
     assert data.label_names == ["y"]
 
 
-def test_texts_or_labels_alone(put):
+def test_only_texts_or_only_labels(put):
     path = put("a.jsonl", lines({"text": "x", "labels": ["a"]}))
     assert rows_of(shortlist.read(path, labels=None)) == [("x", [])]
     assert rows_of(shortlist.read(path, text=None)) == [("", ["a"])]
@@ -74,7 +74,7 @@ def test_weights_as_an_object(put):
     assert weights_of(data) == [[0.5, 2.0], [1.0]]
 
 
-def test_weights_in_a_field_of_their_own(put):
+def test_weights_in_their_own_field(put):
     path = put(
         "a.jsonl",
         lines({"text": "x", "labels": ["a", "b", "a"], "w": [0.5, 2, 9]}, {"text": "y", "labels": [], "w": []}),
@@ -85,7 +85,7 @@ def test_weights_in_a_field_of_their_own(put):
     assert data.report.repeated_labels == 1
 
 
-def test_weights_beyond_one_block_of_rows(put):
+def test_weights_of_many_rows(put):
     records = [{"text": "x", "labels": {"a": i} if i % 3 else ["a"]} for i in range(20_000)]
     data = shortlist.read(put("a.jsonl", lines(*records)))
     assert data.labels.weights.tolist() == [i if i % 3 else 1.0 for i in range(20_000)]
@@ -99,14 +99,14 @@ def test_label_separator(put):
     assert rows_of(shortlist.read(path, label_separator="|")) == [("x", ["a", "b", "c"]), ("y", ["d|e"]), ("z", [])]
 
 
-def test_numbers_as_labels(put):
+def test_integer_labels(put):
     path = put("a.jsonl", lines({"text": "x", "labels": [12, "12", 0, -7, 10**25]}, {"text": "y", "labels": {"3": 1}}))
     data = shortlist.read(path)
     assert rows_of(data) == [("x", ["12", "0", "-7", "1" + "0" * 25]), ("y", ["3"])]
     assert data.report.repeated_labels == 1
 
 
-def test_odd_labels_are_kept_as_they_are(put):
+def test_unusual_labels_are_unchanged(put):
     labels = ["a\tb", "line\nbreak", 'a "quote"', "back\\slash", "a;b,c", " spaces ", "日本", "😀", "\u2028", "\x7f"]
     for ascii_only in (True, False):
         path = put("a.jsonl", json.dumps({"text": "x", "labels": labels}, ensure_ascii=ascii_only) + "\n")
@@ -119,7 +119,7 @@ def test_repeated_labels_are_kept_once_and_counted(put):
     data = shortlist.read(path)
     assert rows_of(data) == [("x", ["a", "b"]), ("y", many[:50])]
     assert data.report.repeated_labels == 2 + 70
-    assert "72 labels stood twice" in data.report.lines()[0]
+    assert "72 labels repeated" in data.report.lines()[0]
 
 
 def test_empty_texts_and_label_lists_are_kept_and_counted(put):
@@ -128,17 +128,17 @@ def test_empty_texts_and_label_lists_are_kept_and_counted(put):
     assert rows_of(data) == [("", ["a"]), ("x", []), ("", [])]
     assert data.report.empty_texts == 2
     assert data.report.texts_without_labels == 2
-    assert data.report.lines() == ["2 texts are empty", "2 texts have no labels"]
+    assert data.report.lines() == ["2 empty texts", "2 texts without labels"]
 
 
-def test_blank_lines_line_ends_and_a_missing_last_one(put):
+def test_blank_lines_line_endings_and_a_missing_final_newline(put):
     path = put(
         "a.jsonl", b"\n  \t\n" + GOOD.replace(b"\n", b"\r\n") + b"\r\n" + GOOD + b'\n{"labels":[],"text":"last"}'
     )
     assert rows_of(shortlist.read(path)) == [("good", ["g"]), ("good", ["g"]), ("last", [])]
 
 
-def test_nothing_in_the_file(put):
+def test_empty_file(put):
     for content in (b"", b"\n", b"\n\n \n", b"\xef\xbb\xbf"):
         data = shortlist.read(put("a.jsonl", content))
         assert (len(data), data.n_labels) == (0, 0)
@@ -150,14 +150,14 @@ def test_byte_order_mark(put):
 
 
 BAD_LINES = {
-    "null label": (b'{"text": "x", "labels": [null]}', "a label is null", "texts or whole numbers"),
-    "bool label": (b'{"text": "x", "labels": [true]}', "a label is true or false", "texts or whole numbers"),
-    "float label": (b'{"text": "x", "labels": [1.5]}', r"a label is a number \(1.5\)", "texts or whole numbers"),
-    "whole float": (b'{"text": "x", "labels": [2.0]}', r"a label is a number \(2.0\)", "texts or whole numbers"),
-    "list label": (b'{"text": "x", "labels": [["a"]]}', "a label is a list", "texts or whole numbers"),
+    "null label": (b'{"text": "x", "labels": [null]}', "a label is null", "strings or integers"),
+    "bool label": (b'{"text": "x", "labels": [true]}', "a label is true or false", "strings or integers"),
+    "float label": (b'{"text": "x", "labels": [1.5]}', r"a label is a number \(1.5\)", "strings or integers"),
+    "whole float": (b'{"text": "x", "labels": [2.0]}', r"a label is a number \(2.0\)", "strings or integers"),
+    "list label": (b'{"text": "x", "labels": [["a"]]}', "a label is a list", "strings or integers"),
     "empty label": (b'{"text": "x", "labels": ["a", ""]}', "a label is empty", "visible character"),
     "blank label": (b'{"text": "x", "labels": [" \\t\\n"]}', "a label is empty", "visible character"),
-    "labels a text": (b'{"text": "x", "labels": "a;b"}', "'labels' is a text, 'a;b'", "label_separator"),
+    "labels a text": (b'{"text": "x", "labels": "a;b"}', "'labels' is a string, 'a;b'", "label_separator"),
     "labels a number": (b'{"text": "x", "labels": 5}', r"'labels' is a number \(5\)", "list of labels"),
     "labels null": (b'{"text": "x", "labels": null}', "'labels' is null", "list of labels"),
     "weight null": (b'{"text": "x", "labels": {"a": null}}', "a weight is None", "finite numbers"),
@@ -165,20 +165,20 @@ BAD_LINES = {
     "weight text": (b'{"text": "x", "labels": {"a": "1"}}', "a weight is '1'", "finite numbers"),
     "weight huge": (b'{"text": "x", "labels": {"a": 1e39}}', r"a weight is 1e\+39", "finite numbers"),
     "weight vast": (b'{"text": "x", "labels": {"a": 1' + b"0" * 400 + b"}}", "a weight is 10000|out of range", ""),
-    "text null": (b'{"text": null, "labels": []}', "'text' is null", "a text"),
-    "text number": (b'{"text": 5, "labels": []}', r"'text' is a number \(5\)", "a text"),
+    "text null": (b'{"text": null, "labels": []}', "'text' is null", "a string"),
+    "text number": (b'{"text": 5, "labels": []}', r"'text' is a number \(5\)", "a string"),
     "no text": (b'{"title": "x", "labels": []}', "no field 'text', only 'title', 'labels'", "'text', 'labels'"),
     "no labels": (b'{"text": "x"}', "no field 'labels', only 'text'", "'text', 'labels'"),
     "no fields": (b"{}", "no field 'text', only no fields", "'text', 'labels'"),
     "a list": (b'["x", ["a"]]', "not an object", "an object such as"),
     "a number": (b"17", "not an object", "an object such as"),
-    "cut": (b'{"text": "x", "labels": ["a"', "not valid JSON", "one JSON object a line"),
-    "two": (b'{"text": "x", "labels": []} {"text": "y", "labels": []}', "not valid JSON", "one JSON object a line"),
-    "single quotes": (b"{'text': 'x', 'labels': []}", "not valid JSON", "one JSON object a line"),
-    "raw tab": (b'{"text": "a\tb", "labels": []}', "not valid JSON", "one JSON object a line"),
-    "NaN": (b'{"text": "x", "labels": [], "n": NaN}', "not valid JSON", "one JSON object a line"),
-    "leading zero": (b'{"text": "x", "labels": [01]}', "not valid JSON", "one JSON object a line"),
-    "deep": (b"[" * 100_000, "not valid JSON", "one JSON object a line"),
+    "cut": (b'{"text": "x", "labels": ["a"', "not valid JSON", "one JSON object per line"),
+    "two": (b'{"text": "x", "labels": []} {"text": "y", "labels": []}', "not valid JSON", "one JSON object per line"),
+    "single quotes": (b"{'text': 'x', 'labels': []}", "not valid JSON", "one JSON object per line"),
+    "raw tab": (b'{"text": "a\tb", "labels": []}', "not valid JSON", "one JSON object per line"),
+    "NaN": (b'{"text": "x", "labels": [], "n": NaN}', "not valid JSON", "one JSON object per line"),
+    "leading zero": (b'{"text": "x", "labels": [01]}', "not valid JSON", "one JSON object per line"),
+    "deep": (b"[" * 100_000, "not valid JSON", "one JSON object per line"),
     "broken UTF-8": (b'{"text": "a\xffb", "labels": []}', "byte 12 of the line is not valid text", "encoding="),
     "broken label": (b'{"text": "a", "labels": ["\xc3"]}', "is not valid text", "encoding="),
     "overlong UTF-8": (b'{"text": "\xc0\xaf", "labels": []}', "is not valid text", "encoding="),
@@ -193,8 +193,8 @@ BAD_LINES = {
         "UTF-8",
     ),
     "two high surrogates": (b'{"text": "\\ud83d\\ud83d", "labels": []}', r"an escape such as \\ud83d lacks", "UTF-8"),
-    "bad escape": (b'{"text": "\\x41", "labels": []}', "not valid JSON", "one JSON object a line"),
-    "short escape": (b'{"text": "\\u12"}', "not valid JSON", "one JSON object a line"),
+    "bad escape": (b'{"text": "\\x41", "labels": []}', "not valid JSON", "one JSON object per line"),
+    "short escape": (b'{"text": "\\u12"}', "not valid JSON", "one JSON object per line"),
 }
 
 
@@ -214,15 +214,15 @@ def test_bad_lines(put, line, what, expected):
     assert data.report.n_problems == 1
     (problem,) = data.report.problems
     assert (problem.file, problem.line) == (str(path), 3)
-    assert data.report.lines() == ["1 bad line was skipped:", f"  {problem}"]
+    assert data.report.lines() == ["skipped 1 bad line:", f"  {problem}"]
 
 
 @pytest.mark.parametrize(
     ("line", "what"),
     [
         (b'{"text": "x", "labels": ["a"]}', "no field 'w'"),
-        (b'{"text": "x", "labels": ["a"], "w": [1, 2]}', "1 labels but 2 in 'w'"),
-        (b'{"text": "x", "labels": ["a"], "w": "1"}', "'w' is a text"),
+        (b'{"text": "x", "labels": ["a"], "w": [1, 2]}', "1 labels but 2 values in 'w'"),
+        (b'{"text": "x", "labels": ["a"], "w": "1"}', "'w' is a string"),
         (b'{"text": "x", "labels": ["a"], "w": 1}', r"'w' is a number \(1\)"),
         (b'{"text": "x", "labels": ["a"], "w": [null]}', "a weight is None"),
     ],
@@ -241,19 +241,19 @@ def test_times(put):
         shortlist.read(put("b.jsonl", lines({"text": "x", "labels": [], "t": None})), time="t")
 
 
-def test_skipping_counts_all_and_lists_some(put):
+def test_skip_counts_all_problems_and_lists_some(put):
     path = put("a.jsonl", (b"oops\n" + GOOD) * 3000)
     data = shortlist.read(path, on_error="skip")
     assert len(data) == 3000
     assert data.report.n_problems == 3000
     assert [problem.line for problem in data.report.problems] == list(range(1, 2000, 2))
-    shown = data.report.lines(most=3)
-    assert shown[0] == "3,000 bad lines were skipped:"
+    shown = data.report.lines(limit=3)
+    assert shown[0] == "skipped 3,000 bad lines:"
     assert shown[-1] == "  … and 2,997 more"
     assert "line 1,999" in str(data.report.problems[-1])
 
 
-def test_a_complaint_stays_short_whatever_the_line(put):
+def test_error_messages_stay_short(put):
     vast = {"x" * 100_000: 1} | {f"field {i}": i for i in range(10_000)}
     path = put("a.jsonl", lines(vast, {"text": "x", "labels": "y" * 100_000}))
     data = shortlist.read(path, on_error="skip")
@@ -274,7 +274,7 @@ def long_line_gzip(size=LONG):
     return packed.getvalue()
 
 
-def test_a_line_of_100_mb_is_reported_and_never_held(put):
+def test_a_line_of_100_mb_is_reported_and_never_in_memory(put):
     path = put("a.jsonl.gz", long_line_gzip())
     shortlist.read(put("warm.jsonl", GOOD))
     tracemalloc.start()
@@ -290,7 +290,7 @@ def test_a_line_of_100_mb_is_reported_and_never_held(put):
         shortlist.read(path)
 
 
-def test_long_lines_wherever_they_stand(put):
+def test_long_lines_at_any_position(put):
     long = b"x" * (17 << 20)
     for pack in (bytes, zstandard.compress):
         path = put("a.jsonl", pack(long + b"\n" + GOOD + long + b"\nbad\n" + GOOD + long))
@@ -324,7 +324,7 @@ def test_compressed(put, pack):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
-def test_a_file_that_is_cut_off(put, pack):
+def test_truncated_file(put, pack):
     rng = np.random.default_rng(0)
     content = b"".join(
         b'{"text": "%d %s", "labels": ["g"]}\n' % (i, rng.bytes(30).hex().encode()) for i in range(20_000)
@@ -333,7 +333,7 @@ def test_a_file_that_is_cut_off(put, pack):
     path = put("a.jsonl", packed[: len(packed) * 3 // 4])
     with pytest.raises(
         DataError,
-        match=r"a\.jsonl, line [\d,]+: the .* data ends too early; .*expected a complete file. Fetch or write it",
+        match=r"a\.jsonl, line [\d,]+: the .* data ends too early; .*expected a complete file. Download",
     ):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
@@ -352,10 +352,10 @@ def test_garbage_after_gzip(put):
     assert data.report.n_problems == 1
 
 
-def test_utf_16_without_saying_so(put):
+def test_utf_16_without_the_encoding_option(put):
     path = put("a.jsonl", (GOOD * 2).decode().encode("utf-16"))
     for on_error in ("raise", "skip"):
-        with pytest.raises(DataError, match=r"looks like UTF-16: say encoding='utf-16' \(--encoding utf-16\)"):
+        with pytest.raises(DataError, match=r"looks like UTF-16. Set encoding='utf-16' \(--encoding utf-16\)"):
             shortlist.read(path, on_error=on_error)
     with pytest.raises(DataError, match="looks like UTF-16"):
         shortlist.read(put("be.jsonl", b"\xfe\xff" + GOOD.decode().encode("utf-16-be")))
@@ -377,14 +377,14 @@ def test_other_encodings(put, encoding):
     assert set(data.texts) == {text}
 
 
-def test_bytes_that_are_wrong_in_another_encoding(put):
+def test_invalid_bytes_in_other_encodings(put):
     good = GOOD.decode()
     lone = '{"text": "a\ud800b", "labels": []}\n'
     content = good.encode("utf-16-le") + lone.encode("utf-16-le", "surrogatepass") + good.encode("utf-16-le") + b"x"
     data = shortlist.read(put("a.jsonl", content), encoding="utf-16-le", on_error="skip")
     assert rows_of(data) == [("good", ["g"])] * 2
     assert [problem.line for problem in data.report.problems] == [2, 4]
-    # 0x81 means nothing in this code page.
+    # 0x81 is undefined in this code page.
     data = shortlist.read(
         put("b.jsonl", GOOD + b'{"text": "a\x81b", "labels": []}\n'), encoding="cp1252", on_error="skip"
     )
@@ -408,11 +408,11 @@ def test_bad_options(put):
             shortlist.read(path, **options)
 
 
-def test_what_is_not_there_or_not_a_file(put, tmp_path):
+def test_missing_and_invalid_sources(put, tmp_path):
     for source, what in (
-        (tmp_path / "missing.jsonl", "missing.jsonl: there is no such file"),
-        (tmp_path / "missing", "missing: there is no such file"),
-        (tmp_path, "nothing here that can be read"),
+        (tmp_path / "missing.jsonl", "missing.jsonl: no such file"),
+        (tmp_path / "missing", "missing: no such file"),
+        (tmp_path, "found nothing to read"),
         ("x" * 5000, "cannot be opened"),
         (put("notes.txt", "hello\n"), r"not a Repository header .*format="),
         (17, "cannot read from int"),
@@ -421,7 +421,7 @@ def test_what_is_not_there_or_not_a_file(put, tmp_path):
             shortlist.read(source)
 
 
-def test_a_format_that_the_name_does_not_say(put):
+def test_explicit_format(put):
     assert len(shortlist.read(put("data", GOOD), format="jsonl")) == 1
     assert len(shortlist.read(put("data.csv", GOOD), format="jsonl")) == 1
 
@@ -445,7 +445,7 @@ def test_standard_input_through_a_pipe():
     assert run.stdout.split() == [b"5", b"good"]
 
 
-def test_zstd_without_its_package(put, monkeypatch):
+def test_zstd_without_zstandard(put, monkeypatch):
     path = put("a.jsonl.zst", zstandard.compress(GOOD))
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(MissingExtraError, match=r'pip install "shortlist\[zstd\]"'):
@@ -477,7 +477,7 @@ def test_python_lists_with_numpy_in_them():
     [
         ("just a text", "an item of type str"),
         (("x", ["a"], 1), "an item of type tuple"),
-        (("x", "a"), "'labels' is a text, 'a'"),
+        (("x", "a"), "'labels' is a string, 'a'"),
         (("x", b"ab"), "'labels' is of type bytes"),
         (("x", {"a", "b"}), "'labels' is of type set"),
         (("x", np.int64(5)), "'labels' is of type int64"),
@@ -487,7 +487,7 @@ def test_python_lists_with_numpy_in_them():
         (("x", [b"a"]), "a label is of type bytes"),
         ((None, ["a"]), "'text' is null"),
         (("\ud800", ["a"]), "not valid text"),
-        (("x", ["\ud800"]), "a label has bytes"),
+        (("x", ["\ud800"]), "a label contains bytes"),
         (("x", {"a": float("nan")}), "a weight is nan"),
         (("x", {"a": 10**400}), "a weight is 1000"),
         ({"labels": ["a"]}, "no field 'text'"),
@@ -501,9 +501,9 @@ def test_bad_items_in_lists(row, what):
     assert str(data.report.problems[0]).startswith("the list, item 2")
 
 
-def test_the_fast_way_takes_what_it_should(put, monkeypatch):
-    """The common shapes must not fall back to the parser: that is where the speed comes from."""
-    monkeypatch.setattr(jsonl, "_read_line", lambda *arguments: pytest.fail("went the slow way"))
+def test_common_lines_use_the_typed_decoder(put, monkeypatch):
+    """Reading is fast only if the common forms are not checked field by field."""
+    monkeypatch.setattr(jsonl, "decode_line", lambda *arguments: pytest.fail("used the slow path"))
     records = [
         {"text": "plain", "labels": ["a", "b"]},
         {"labels": [], "text": ""},
@@ -530,20 +530,26 @@ def test_the_fast_way_takes_what_it_should(put, monkeypatch):
             assert rows_of(data) == [(r["text"], [str(label) for label in r["labels"]]) for r in records * 2]
 
 
-def test_advice_on_what_is_often_wrong(put):
+def test_advice_for_common_mistakes(put):
     for content, advice in (
-        (b'{"title": "x"}\n', r"other names can be said with text=, labels= \(--text, --labels\)"),
-        (b'[\n{"text": "x", "labels": []}\n]', "line 1: the start of a JSON array; expected JSON lines, one object"),
-        (b'[{"text": "x", "labels": []}]', "line 1: the start of a JSON array; expected JSON lines, one object"),
-        (b'{"text": "\xe9", "labels": []}', r"for another encoding say encoding='cp1252' or the like: --encoding"),
+        (b'{"title": "x"}\n', r"Choose other fields with text= and labels= \(--text, --labels\)"),
+        (
+            b'[\n{"text": "x", "labels": []}\n]',
+            "line 1: the start of a JSON array; expected JSON lines",
+        ),
+        (
+            b'[{"text": "x", "labels": []}]',
+            "line 1: the start of a JSON array; expected JSON lines",
+        ),
+        (b'{"text": "\xe9", "labels": []}', r"for another encoding, set for example encoding='cp1252' or --encoding"),
     ):
         with pytest.raises(DataError, match=advice):
             shortlist.read(put("a.jsonl", content))
 
 
-def test_part_and_format_are_for_files():
+def test_part_and_format_apply_only_to_files():
     rows = [("a", ["x"])]
     for source in (rows, shortlist.read(rows)):
         for option in ({"part": "train"}, {"format": "csv"}):
-            with pytest.raises(OptionError, match="is for files and folders"):
+            with pytest.raises(OptionError, match="applies only to files and folders"):
                 shortlist.read(source, **option)

@@ -1,4 +1,4 @@
-"""Reading the Extreme Classification Repository's files, in all their forms, whole and broken."""
+"""Reading the Extreme Classification Repository's files, in all variants, valid and invalid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy import sparse
 
 import shortlist
 from shortlist.data.options import ReadOptions
-from shortlist.data.report import Report
+from shortlist.data.read_report import ReadReport
 from shortlist.data.sparse_text import read_sparse_text
 from shortlist.errors import DataError
 
@@ -67,19 +67,19 @@ def test_single_files_in_a_folder(put, tmp_path):
     test = shortlist.read(tmp_path / "d", part="test")
     assert labels_of(test) == [["3"]]
     assert test.filter_pairs.tolist() == [[0, 3]]
-    with pytest.raises(DataError, match="holds train and test: say which with part="):
+    with pytest.raises(DataError, match="has the parts train, test: choose one with part="):
         shortlist.read(tmp_path / "d")
-    with pytest.raises(DataError, match="has no validation part; it has train and test"):
+    with pytest.raises(DataError, match="has no validation part; it has train, test"):
         shortlist.read(tmp_path / "d", "validation")
 
 
-def test_rows_without_labels_in_all_their_spellings(put):
+def test_rows_without_labels(put):
     data = shortlist.read(put("a.txt", "4 3 2\n 0:1 2:2\n0:1 2:2\n\n1 \n"))
     assert labels_of(data) == [[], [], [], ["1"]]
     assert data.features.toarray().tolist() == [[1, 0, 2], [1, 0, 2], [0, 0, 0], [0, 0, 0]]
 
 
-def test_line_ends_tabs_and_a_missing_last_one(put):
+def test_line_endings_tabs_and_a_missing_final_newline(put):
     data = shortlist.read(put("a.txt", b"2 3 2\r\n0,1\t0:1\t2:2\r\n1 1:+3.0E0"))
     assert labels_of(data) == [["0", "1"], ["1"]]
     assert data.features.toarray().tolist() == [[1, 0, 2], [0, 3, 0]]
@@ -95,35 +95,35 @@ def test_repeated_labels_and_columns(put):
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ("0 3", "no complaint"),
-        ("0 x:1", "something that is not column:value"),
-        ("0 1:", "something that is not column:value"),
-        ("0 1:x", "something that is not column:value"),
-        ("0 1:1x", "something that is not column:value"),
-        ("0 1:1:1", "something that is not column:value"),
-        ("0 1:1,2", "something that is not column:value"),
-        ("0 -1:1", "something that is not column:value"),
-        ("0 1:nan", "something that is not column:value"),
-        ("0 1:1e999", "something that is not column:value"),
-        ("0 1:1e", "something that is not column:value"),
-        ("0 1: 1", "something that is not column:value"),
-        ("0 99999999999999999999:1", "a column number too large for the header"),
-        ("0 4:1", "a column number too large for the header"),
-        ("0 999999999999999999:1", "a column number too large for the header"),
-        ("5 1:1", "a label number too large for the header"),
-        ("0,x 1:1", "something that is not a list of label numbers"),
-        ("0, 1:1", "something that is not a list of label numbers"),
-        ("0,,1 1:1", "something that is not a list of label numbers"),
-        ("-1 1:1", "something that is not a list of label numbers"),
-        ("0;1 1:1", "something that is not a list of label numbers"),
+        ("0 3", "no error"),
+        ("0 x:1", "something other than column:value"),
+        ("0 1:", "something other than column:value"),
+        ("0 1:x", "something other than column:value"),
+        ("0 1:1x", "something other than column:value"),
+        ("0 1:1:1", "something other than column:value"),
+        ("0 1:1,2", "something other than column:value"),
+        ("0 -1:1", "something other than column:value"),
+        ("0 1:nan", "something other than column:value"),
+        ("0 1:1e999", "something other than column:value"),
+        ("0 1:1e", "something other than column:value"),
+        ("0 1: 1", "something other than column:value"),
+        ("0 99999999999999999999:1", "a column number is out of range"),
+        ("0 4:1", "a column number is out of range"),
+        ("0 999999999999999999:1", "a column number is out of range"),
+        ("5 1:1", "a label number is out of range"),
+        ("0,x 1:1", "something other than label numbers"),
+        ("0, 1:1", "something other than label numbers"),
+        ("0,,1 1:1", "something other than label numbers"),
+        ("-1 1:1", "something other than label numbers"),
+        ("0;1 1:1", "something other than label numbers"),
     ],
 )
 def test_malformed_rows(put, row, what):
     path = put("a.txt", f"3 4 5\n1 0:1\n{row}\n2 3:1\n")
-    if what == "no complaint":  # a column without a value is a 1
+    if what == "no error":  # a column without a value is a 1
         assert shortlist.read(path).features.toarray()[1].tolist() == [0, 0, 0, 1]
         return
-    with pytest.raises(DataError, match=rf"a\.txt, line 3: {what}; expected .+\. Mend the line"):
+    with pytest.raises(DataError, match=rf"a\.txt, line 3: {what}; expected .+\. Fix the line"):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
     assert labels_of(data) == [["1"], ["2"]]
@@ -132,10 +132,10 @@ def test_malformed_rows(put, row, what):
     assert data.report.texts_without_labels == 0
 
 
-def test_the_header_must_fit(put):
+def test_header_must_match_the_rows(put):
     path = put("a.txt", "4 4 5\n0 1:1\n")
     with pytest.raises(
-        DataError, match=r"a\.txt, line 1: the header says 4 rows, the file has 1; expected a complete file"
+        DataError, match=r"a\.txt, line 1: the header says 4 rows, but the file has 1; expected a complete file"
     ):
         shortlist.read(path)
     assert len(shortlist.read(path, on_error="skip")) == 1
@@ -188,37 +188,31 @@ def test_npz_pair(put):
         shortlist.read(put("f/trn_X_Y.npz", b"not at all").parent)
 
 
-def test_rows_must_go_together(put):
-    with pytest.raises(
-        DataError, match=r"trn_X_Y\.txt: 1 rows of labels, but .*trn_X_Xf\.txt has 2 rows; .*line by line"
-    ):
+def test_row_counts_must_match(put):
+    with pytest.raises(DataError, match=r"trn_X_Y\.txt: has 1 rows, but .*trn_X_Xf\.txt has 2; line by line"):
         shortlist.read(put_pair(put, labels="1 4\n3:1\n"))
-    with pytest.raises(
-        DataError, match=r"has labels, but there are neither texts nor features beside it. .*trn_X_Xf.txt"
-    ):
+    with pytest.raises(DataError, match=r"has labels, but there are no texts or features beside it. .*trn_X_Xf.txt"):
         shortlist.read(put("e/trn_X_Y.txt", "1 4\n3:1\n").parent)
     folder = put_pair(put)
     put("d/lbl_X_Xf.txt", "3 3\n0:1\n1:1\n2:1\n")
-    with pytest.raises(DataError, match=r"lbl_X_Xf\.txt: 3 rows, but there are 4 labels"):
+    with pytest.raises(DataError, match=r"lbl_X_Xf\.txt: has 3 rows, but there are 4 labels"):
         shortlist.read(folder)
     (folder / "lbl_X_Xf.txt").unlink()
     put("d/lbl.raw.txt", "a\nb\n")
-    with pytest.raises(DataError, match=r"lbl\.raw\.txt: 2 rows, but there are 4 labels"):
+    with pytest.raises(DataError, match=r"lbl\.raw\.txt: has 2 rows, but there are 4 labels"):
         shortlist.read(folder)
 
 
 def test_headers_of_a_pair(put):
-    with pytest.raises(
-        DataError, match=r"trn_X_Y\.txt, line 1: the header is '3:1'; expected 2 numbers: how many rows and"
-    ):
+    with pytest.raises(DataError, match=r"trn_X_Y\.txt, line 1: the header is '3:1'; expected the numbers of rows and"):
         shortlist.read(put_pair(put, labels="3:1\n"))
     with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header is ''"):
         shortlist.read(put_pair(put, features=""))
-    with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header says 3 rows, the file has 2"):
+    with pytest.raises(DataError, match=r"trn_X_Xf\.txt, line 1: the header says 3 rows, but the file has 2"):
         shortlist.read(put_pair(put, features="3 3\n0:1\n1:1\n", labels="3 4\n\n\n\n"))
 
 
-def test_skipping_keeps_the_files_aligned(put):
+def test_skip_keeps_the_files_aligned(put):
     folder = put_pair(
         put,
         "tst",
@@ -226,13 +220,13 @@ def test_skipping_keeps_the_files_aligned(put):
         labels="5 4\n0:1\n9:1\n1:1\n2:1\n3:1\n",
     )
     put("d/filter_labels_test.txt", "0 1\n1 0\n2 0\n3 0\n4 2\n")
-    with pytest.raises(DataError, match=r"tst_X_Y\.txt, line 3: a column number too large"):
+    with pytest.raises(DataError, match=r"tst_X_Y\.txt, line 3: a column number is out of range"):
         shortlist.read(folder)
     data = shortlist.read(folder, on_error="skip")
     assert labels_of(data) == [["0"], ["2"], ["3"]]
     assert data.features.toarray().tolist() == [[1, 0, 0], [0, 0, 1], [5, 0, 0]]
     assert problems_of(data) == [("tst_X_Y.txt", 3), ("tst_X_Xf.txt", 4)]
-    # The pairs name rows of the files; they follow their texts, and those of lost rows are lost.
+    # Pairs refer to rows of the files: they move with their texts, and those of dropped rows are dropped.
     assert data.filter_pairs.tolist() == [[0, 1], [1, 0], [2, 2]]
 
 
@@ -253,7 +247,7 @@ def test_raw_text_beside_a_label_matrix(put):
 @pytest.mark.parametrize(
     "name", ["train_raw_texts.txt", "train_texts.txt.gz", "trn_X.txt", "X.trn.txt", "raw/trn_X.txt.zst"]
 )
-def test_names_of_raw_text(put, tmp_path, name):
+def test_file_names_of_raw_text(put, tmp_path, name):
     pack = {"gz": gzip.compress, "zst": zstandard.compress}.get(name.rpartition(".")[2], bytes)
     put(f"d/{name}", pack(b"one\ntwo\n"))
     put("d/train_labels.txt", "a b\nb c b\n")
@@ -262,7 +256,7 @@ def test_names_of_raw_text(put, tmp_path, name):
     assert data.report.repeated_labels == 1
 
 
-def test_raw_text_with_broken_bytes(put):
+def test_raw_text_with_invalid_bytes(put):
     put("d/test_raw_texts.txt", b"one\nt\xffo\nthree\n")
     folder = put("d/test_labels.txt", "a\nb\nc\n").parent
     with pytest.raises(DataError, match=r"test_raw_texts\.txt, line 2: bytes that are not valid text"):
@@ -272,9 +266,9 @@ def test_raw_text_with_broken_bytes(put):
     assert problems_of(data) == [("test_raw_texts.txt", 2)]
 
 
-def test_raw_text_with_a_line_too_many(put):
+def test_raw_text_with_an_extra_line(put):
     put("d/train_raw_texts.txt", "one\ntwo\n\n")
-    with pytest.raises(DataError, match=r"2 rows of labels, but .*train_raw_texts\.txt has 3 rows"):
+    with pytest.raises(DataError, match=r"has 2 rows, but .*train_raw_texts\.txt has 3"):
         shortlist.read(put("d/train_labels.txt", "a\nb\n").parent)
 
 
@@ -313,7 +307,7 @@ def test_raw_json_relevance_and_repeated_targets(put):
     assert data.report.repeated_labels == 1
 
 
-def test_raw_json_labels_without_their_own_names(put):
+def test_raw_json_labels_without_unique_names(put):
     labels = [{"uid": "same", "title": "a"}, {"uid": "same", "title": "b"}, {"title": "c"}]
     data = shortlist.read(put_json(put, {"title": "x", "target_ind": [1]}, labels=labels))
     assert data.label_names == ["0", "1", "2"]
@@ -323,7 +317,7 @@ def test_raw_json_labels_without_their_own_names(put):
 
 
 @pytest.mark.parametrize("name", ["trn.json", "train.json.gz"])
-def test_raw_json_is_known_by_its_fields(put, name):
+def test_raw_json_is_detected_by_its_fields(put, name):
     content = b'{"title": "x", "target_ind": [0]}\n'
     data = shortlist.read(put(f"d/{name}", gzip.compress(content) if name.endswith("gz") else content).parent)
     assert rows_of(data) == [("x", ["0"])]
@@ -342,8 +336,8 @@ def test_raw_json_is_known_by_its_fields(put, name):
         ('{"title": "x", "target_ind": [-1]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": ["1"]}', "'target_ind' is not a list"),
         ('{"title": "x", "target_ind": [true]}', "'target_ind' is not a list"),
-        ('{"title": "x", "target_ind": [3]}', "label number 3 is too large; expected numbers below 3"),
-        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 in 'target_rel'"),
+        ('{"title": "x", "target_ind": [3]}', "label number 3 is out of range; expected numbers below 3"),
+        ('{"title": "x", "target_ind": [1], "target_rel": []}', "there are 1 labels but 0 values in 'target_rel'"),
         ('{"title": "x", "target_ind": [1], "target_rel": ["a"]}', "a weight is 'a'"),
         ('{"title": "x", "target_ind": [1], "target_rel": [null]}', "a weight is None"),
         ('{"title": "x", "target_ind": [1], "target_rel": 1}', "'target_rel' is a number"),
@@ -364,13 +358,13 @@ def test_malformed_raw_json(put, line, what):
     assert data.filter_pairs.tolist() == [[0, 0], [1, 2]]
 
 
-def test_a_slip_in_a_number_does_not_make_a_billion_labels(put):
+def test_a_typo_does_not_create_a_billion_labels(put):
     folder = put_json(put, {"title": "x", "target_ind": [10**9]}, {"title": "y", "target_ind": [10**30]})
     data = shortlist.read(folder, on_error="skip")
     assert (len(data), data.n_labels, data.report.n_problems) == (0, 0, 2)
 
 
-def test_a_label_that_cannot_be_read_keeps_its_number(put):
+def test_bad_labels_keep_their_numbers(put):
     lines = [json.dumps(LABELS[0]), "oops", '{"uid": "B9"}', "", json.dumps(LABELS[2])]
     put("d/lbl.json.gz", gzip.compress("\n".join(lines).encode()))
     folder = put_json(put, {"title": "x", "target_ind": [0, 1, 2, 3]})
@@ -398,7 +392,7 @@ def test_malformed_filter_pairs(put, line):
     assert problems_of(data) == [("filter_labels_test.txt", 2)]
 
 
-def test_filter_pairs_are_for_the_test_part(put):
+def test_filter_pairs_apply_only_to_the_test_part(put):
     folder = put_pair(put)
     put("d/filter_labels_test.txt", "0 3\n")
     assert shortlist.read(folder, "train").filter_pairs is None
@@ -435,7 +429,7 @@ def sparse_rows(draw, with_labels):
 
 
 def plain_reading(row, with_labels, n_labels, n_columns):
-    """(labels, pairs), or None for a row that is wrong."""
+    """(labels, pairs), or None for a bad row."""
     labels = []
     if with_labels and row and not row[0].isspace():
         head = row.split()[0]
@@ -459,14 +453,14 @@ def plain_reading(row, with_labels, n_labels, n_columns):
 
 
 @given(st.booleans(), st.data())
-def test_sparse_rows_against_plain_reading(tmp_path, with_labels, data):
+def test_sparse_rows_against_plain_python(tmp_path, with_labels, data):
     rows = data.draw(st.lists(sparse_rows(with_labels), max_size=6))
     n_labels = data.draw(st.sampled_from([5, 10]))
     n_columns = data.draw(st.sampled_from([7, 10]))
     header = f"{len(rows)} {n_columns}" + (f" {n_labels}" if with_labels else "")
     path = tmp_path / "a.txt"
     path.write_bytes("".join(line + "\n" for line in [header, *rows]).encode())
-    report = Report("skip")
+    report = ReadReport("skip")
     read = read_sparse_text(path, report, ReadOptions(), with_labels)
     expected = [plain_reading(row, with_labels, n_labels, n_columns) for row in rows]
     bad = [i for i, row in enumerate(expected) if row is None]
@@ -482,12 +476,12 @@ def test_sparse_rows_against_plain_reading(tmp_path, with_labels, data):
             assert read.labels.row(i).tolist() == labels
 
 
-def test_numbers_are_as_exact_as_float32(put):
+def test_numbers_have_float32_precision(put):
     rng = np.random.default_rng(0)
     numbers = np.concatenate([rng.normal(size=5000), rng.lognormal(0, 20, 5000)]).astype(np.float32)
     rows = "\n".join(f"{number:.9g}" for number in numbers).replace("\n", "\n0:")
     path = put("a.txt", f"{len(numbers)} 1\n0:{rows}\n")
-    read = read_sparse_text(path, Report(), ReadOptions())
+    read = read_sparse_text(path, ReadReport(), ReadOptions())
     assert np.allclose(read.matrix.data, numbers, rtol=1.2e-7, atol=0)
 
 
@@ -502,14 +496,14 @@ def test_rows_across_blocks(put):
     assert np.array_equal(data.features.data, rows.astype(np.float32))
 
 
-def test_an_absurd_number_of_labels(put):
+def test_too_many_labels(put):
     for name, content in (("a/train.txt", "1 2 2000000000\n0 0:1\n"), ("b/trn_X_Y.txt", "1 2000000000\n0:1\n")):
         folder = put(name, content).parent
         put("b/trn_X_Xf.txt", "1 2\n0:1\n")
-        with pytest.raises(DataError, match=r"says it has 2,000,000,000 labels; expected at most 100,000,000"):
+        with pytest.raises(DataError, match=r"says 2,000,000,000 labels; expected at most 100,000,000"):
             shortlist.read(folder)
 
 
-def test_an_unknown_name_asks_for_the_format(put):
-    with pytest.raises(DataError, match=r"Say format=.* \(--from\)"):
+def test_unknown_file_name_error_names_the_format_option(put):
+    with pytest.raises(DataError, match=r"Set format=.* \(--from\)"):
         shortlist.read(put("a.dat", "hello\n"))

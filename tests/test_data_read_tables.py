@@ -59,13 +59,13 @@ def test_tables(make):
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
-def test_tables_with_something_missing(make):
+def test_tables_with_missing_columns_and_values(make):
     with pytest.raises(
-        DataError, match=r"table: there is no column 'text'; the columns are 'titel', 'labels'. Say which"
+        DataError, match=r"table: there is no column 'text'; the columns are 'titel', 'labels'. Choose other"
     ):
         shortlist.read(make({"titel": ["x"], "labels": [["a"]]}))
     columns = {"text": ["x", None, "y", "z"], "labels": [["a"], ["b"], None, ["c", None]]}
-    with pytest.raises(DataError, match=r"table, row 2: 'text' is null; expected a text. Mend the row"):
+    with pytest.raises(DataError, match=r"table, row 2: 'text' is null; expected a string. Fix the row"):
         shortlist.read(make(columns))
     data = shortlist.read(make(columns), on_error="skip")
     assert rows_of(data) == [("x", ["a"])]
@@ -80,11 +80,11 @@ def test_tables_with_something_missing(make):
 def test_labels_in_one_string():
     table = pa.table({"text": ["x", "y"], "labels": ["a|b", ""]})
     assert rows_of(shortlist.read(table, label_separator="|")) == [("x", ["a", "b"]), ("y", [])]
-    with pytest.raises(DataError, match=r"row 1: 'labels' is a text, 'a\|b'; expected a list .*label_separator"):
+    with pytest.raises(DataError, match=r"row 1: 'labels' is a string, 'a\|b'; expected a list .*label_separator"):
         shortlist.read(table)
 
 
-def test_columns_of_other_kinds():
+def test_column_types():
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         table = pa.table({"text": pa.array(["x", "y"]).cast(kind), "labels": [["a"], ["b"]]})
         assert rows_of(shortlist.read(table)) == [("x", ["a"]), ("y", ["b"])]
@@ -97,7 +97,7 @@ def test_columns_of_other_kinds():
         shortlist.read(pa.table({"text": ["x"], "labels": [b"ab"]}))
 
 
-def test_pandas_columns_that_nobody_asked_for():
+def test_other_pandas_columns_are_ignored():
     frame = pd.DataFrame({"text": ["x", "y"], "labels": [["a"], ["b"]], "mess": [{1: 2}, object()], 5: [1, "a"]})
     frame.index = ["p", "q"]
     assert rows_of(shortlist.read(frame)) == [("x", ["a"]), ("y", ["b"])]
@@ -111,8 +111,8 @@ def test_pandas_columns_that_nobody_asked_for():
         shortlist.read(pd.DataFrame({"text": ["x", "y"], "labels": [["a"], object()]}))
 
 
-def test_a_column_that_is_no_table():
-    with pytest.raises(DataError, match="cannot read from one Series: expected a table"):
+def test_a_series_is_not_a_table():
+    with pytest.raises(DataError, match="cannot read from a Series; expected a table"):
         shortlist.read(pl.Series("text", ["a"]))
 
 
@@ -136,7 +136,7 @@ def test_parquet_of_many_batches(put):
     assert [(p.unit, p.line) for p in data.report.problems] == [("row", 35_001)]
 
 
-def test_parquet_that_cannot_be_read(put, tmp_path):
+def test_invalid_parquet(put, tmp_path):
     whole = parquet_bytes(
         pa.table({"text": [f"text {i * 7919 % 1000}" for i in range(5000)], "labels": [["a"]] * 5000})
     )

@@ -1,4 +1,4 @@
-"""Splitting: nothing on both sides, labels kept where they can be, time respected."""
+"""Splitting: no text in two parts, no label missing in training, the latest texts held out by time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def labels_in(dataset: shortlist.Dataset) -> set[str]:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 0.3]))
-def test_parts_are_disjoint_complete_and_leave_no_label_behind(n_texts, n_labels, seed, validation):
+def test_parts_are_disjoint_and_complete_and_training_has_all_labels(n_texts, n_labels, seed, validation):
     dataset = random_dataset(n_texts, n_labels, seed)
     parts = split(dataset, test=0.3, validation=validation, seed=seed)
     texts = [list(part.texts) for part in (parts.train, parts.validation, parts.test)]
@@ -39,14 +39,14 @@ def test_parts_are_disjoint_complete_and_leave_no_label_behind(n_texts, n_labels
     assert parts.merged_texts == len(dataset) - len(set(dataset.texts))
 
 
-def test_shares_are_kept_when_nothing_has_to_move():
+def test_fractions_are_exact_if_nothing_has_to_move():
     dataset = shortlist.read([(f"text {i}", ["a", "b"]) for i in range(100)])
     parts = split(dataset, test=0.2, validation=0.1)
     assert (len(parts.train), len(parts.validation), len(parts.test)) == (70, 10, 20)
     assert parts.moved_to_train == 0
 
 
-def test_same_seed_same_parts_other_seed_other_parts():
+def test_the_seed_decides_the_parts():
     dataset = shortlist.read([(f"text {i}", ["a"]) for i in range(50)])
     first, again, other = (list(split(dataset, seed=seed).test.texts) for seed in (1, 1, 2))
     assert first == again
@@ -65,16 +65,16 @@ def test_merged_labels_keep_the_largest_weight():
     assert weights == pytest.approx({"a": 0.7, "b": 1.0})
 
 
-def test_by_time_holds_out_the_latest_and_moves_nothing():
+def test_split_by_time_holds_out_the_latest_and_moves_nothing():
     rows = [{"text": f"t{i}", "labels": [f"only {i}"], "when": str(i)} for i in range(1, 21)]
     parts = split(shortlist.read(rows, time="when"), test=0.2, by_time=True)
-    # As numbers: as texts, "9" would be the latest.
+    # As strings, "9" would be the latest.
     assert sorted(parts.test.texts) == ["t17", "t18", "t19", "t20"]
     assert parts.moved_to_train == 0
     assert parts.held_out_labels_not_in_train == 4
 
 
-def test_a_text_seen_again_later_counts_as_late():
+def test_repeated_texts_have_their_latest_time():
     rows = [{"text": "old and new", "labels": ["a"], "when": 1}]
     rows += [{"text": f"t{i}", "labels": ["a"], "when": i} for i in range(2, 10)]
     rows += [{"text": "old and new", "labels": ["b"], "when": 99}]
@@ -88,20 +88,20 @@ def test_dates_sort_as_dates():
     assert list(parts.test.texts) == ["2024-02-01"]
 
 
-def test_merged_texts_have_the_latest_time_also_when_numbers_came_as_text():
+def test_merged_texts_have_the_latest_time_if_numbers_are_strings():
     rows = [{"text": "same", "labels": ["a"], "when": when} for when in ("9", "10")]
     merged = merge_identical_texts(shortlist.read([*rows, {"text": "x", "labels": [], "when": "1"}], time="when"))
     assert merged.times.tolist() == ["10", "1"]
 
 
-def test_time_zones_count():
+def test_time_zones_are_respected():
     times = ("2024-01-01T23:00-05:00", "2024-01-02T01:00+00:00")  # the first is later
     rows = [{"text": time, "labels": ["a"], "when": time} for time in times]
     assert list(split(shortlist.read(rows, time="when"), test=0.5, by_time=True).test.texts) == [times[0]]
 
 
 @pytest.mark.parametrize("bad", ["31.12.2024", "12/31/2024", "yesterday", ""])
-def test_times_that_do_not_sort_are_refused(bad):
+def test_invalid_times_are_refused(bad):
     rows = [{"text": "a", "labels": ["x"], "when": "2024-01-01"}, {"text": "b", "labels": ["x"], "when": bad}]
     with pytest.raises(DataError, match="text 2: the time"):
         split(shortlist.read(rows, time="when"), by_time=True)
@@ -119,14 +119,15 @@ def test_a_path_can_be_split(tmp_path):
 
 
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (-0.1, 0.0), (0.6, 0.4), (0.5, 0.9)])
-def test_senseless_shares_are_refused(shares):
+def test_invalid_fractions_are_refused(shares):
     with pytest.raises(OptionError, match="nothing to train on"):
         split(shortlist.read([("a", ["b"])]), test=shares[0], validation=shares[1])
 
 
-def test_by_time_needs_a_time():
+@pytest.mark.parametrize("source", [[("a", ["b"])], shortlist.read([("a", ["b"])])], ids=["list", "Dataset"])
+def test_by_time_needs_times(source):
     with pytest.raises(OptionError, match="--time"):
-        split(shortlist.read([("a", ["b"])]), by_time=True)
+        split(source, by_time=True)
 
 
 def test_filter_pairs_follow_their_texts():

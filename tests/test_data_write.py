@@ -1,4 +1,4 @@
-"""Writing: what is written reads back the same, in every format; nothing is left half-written."""
+"""Writing: every format reads back the same, and a failed write leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(dataset):
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv", "parquet"])
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
-def test_files_read_back_the_same(odd, tmp_path, kind, packed):
+def test_round_trip_of_files(odd, tmp_path, kind, packed):
     path = tmp_path / f"pairs.{kind}{packed}"
     odd.write(path)
     assert rows_of(shortlist.read(path)) == rows_of(odd)
@@ -41,7 +41,7 @@ def test_files_read_back_the_same(odd, tmp_path, kind, packed):
 
 
 @pytest.mark.parametrize("kind", ["jsonl.gz", "csv", "parquet"])
-def test_weights_and_times_come_back(tmp_path, kind):
+def test_round_trip_of_weights_and_times(tmp_path, kind):
     rows = [{"text": "x", "labels": {"a": 0.25, "b": 3}, "time": "2024-01-01"}]
     dataset = shortlist.read([*rows, {"text": "y", "labels": ["c"], "time": "2024-01-02"}], time="time")
     dataset.write(tmp_path / f"pairs.{kind}")
@@ -51,13 +51,13 @@ def test_weights_and_times_come_back(tmp_path, kind):
     assert again.times.tolist() == ["2024-01-01", "2024-01-02"]
 
 
-def test_same_data_same_bytes(odd, tmp_path):
+def test_same_data_gives_same_bytes(odd, tmp_path):
     for name in ("one", "two"):
         odd.write(tmp_path / f"{name}.jsonl.gz")
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
 
 
-def test_repository_json_and_text_forms(tmp_path):
+def test_repository_json_and_text_variants(tmp_path):
     train = shortlist.read([("red shoes", ["s", "r"]), ("hat", ["h"])])
     train.display_names = {"s": "shoes", "r": "red things"}
     for form in ("repository-json", "repository-text"):
@@ -68,7 +68,7 @@ def test_repository_json_and_text_forms(tmp_path):
         assert shown == [{"shoes", "red things"}, {"h"}]
 
 
-def test_repository_feature_forms(tmp_path):
+def test_repository_feature_variants(tmp_path):
     dataset = shortlist.read([("x", ["a"]), ("y", ["b", "a"]), ("z", [])])
     features = sparse.csr_array(np.asarray([[0, 0.5], [1.25, 0], [0, 0]], np.float32))
     for form in ("repository-pair", "repository-single"):
@@ -78,20 +78,20 @@ def test_repository_feature_forms(tmp_path):
         assert again.labels.to_csr(2).toarray().tolist() == [[1, 0], [1, 1], [0, 0]]
 
 
-def test_filter_pairs_come_back(tmp_path):
+def test_round_trip_of_filter_pairs(tmp_path):
     test = shortlist.read([("x", ["a"]), ("y", ["b"])])
     test.filter_pairs = np.asarray([[0, 1], [1, 0]])
     test.write(tmp_path, format="repository-json", part="test")
     assert shortlist.read(tmp_path, "test").filter_pairs.tolist() == [[0, 1], [1, 0]]
 
 
-def test_a_label_that_holds_the_separator_is_refused(odd, tmp_path):
+def test_labels_that_contain_the_separator_are_refused(odd, tmp_path):
     with pytest.raises(DataError, match="c,d"):
         odd.write(tmp_path / "pairs.csv", label_separator=",")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unknown_names_and_missing_features_are_refused(odd, tmp_path):
+def test_unknown_formats_and_missing_features_are_refused(odd, tmp_path):
     with pytest.raises(OptionError, match="--to"):
         odd.write(tmp_path / "pairs.xyz")
     with pytest.raises(DataError, match="features"):
@@ -101,7 +101,7 @@ def test_unknown_names_and_missing_features_are_refused(odd, tmp_path):
         odd.write(tmp_path / "a file" / "pairs.jsonl")
 
 
-def test_a_failed_write_leaves_the_old_file(odd, tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file(odd, tmp_path, monkeypatch):
     path = tmp_path / "pairs.jsonl"
     odd.write(path)
     before = path.read_bytes()

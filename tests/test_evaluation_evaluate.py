@@ -13,7 +13,7 @@ from scipy import sparse
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
 

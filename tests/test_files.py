@@ -1,70 +1,62 @@
-"""Opening files: compression by content, damage after what could be read; writing: all or nothing."""
+"""Reading compressed files: detection by content, damage. Writing files: completely or not at all."""
 
 from __future__ import annotations
 
 import errno
 import gzip
 import io
-import logging
 import os
 import random
 import sys
-import time
 import types
 
+import numpy as np
 import pytest
 import zstandard
+from safetensors.numpy import load_file
 
 from shortlist.background import in_background
 from shortlist.errors import DataError, MissingExtraError
-from shortlist.files import (
-    BLOCK,
-    DamagedFileError,
-    blocks_of,
-    open_binary,
-    stored_size,
-    write_atomically,
-    write_folder_atomically,
-)
-from shortlist.progress import Progress
+from shortlist.files import write_atomically, write_folder_atomically, write_safetensors
+from shortlist.streams import BLOCK, DamagedFileError, file_size, open_binary, read_blocks
 
-NOISE = random.Random(0).randbytes(300_000)  # does not compress: cuts and damage land where they are aimed
+NOISE = random.Random(0).randbytes(300_000)  # incompressible, so that truncation and damage hit the intended place
 CONTENT = b"".join(b"line %d %s\n" % (i, NOISE[3 * i : 3 * i + 40].hex().encode()) for i in range(50_000))
 
 
 def content_of(path):
-    return b"".join(blocks_of(path))
+    return b"".join(read_blocks(path))
 
 
 def readable_part(path):
-    """What comes before the error, and the error."""
+    """The content before the error, and the error."""
     parts = []
     with pytest.raises(DamagedFileError) as caught:
-        for block in blocks_of(path):
+        for block in read_blocks(path):
             parts.append(block)  # noqa: PERF402 - the error comes in the middle
     return b"".join(parts), str(caught.value)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
 @pytest.mark.parametrize("content", [b"", b"x", CONTENT], ids=["empty", "one byte", "large"])
-def test_compression_is_found_by_content(put, pack, content):
-    path = put("no-telling-name", pack(content))
+def test_compression_is_detected_by_content(put, pack, content):
+    path = put("no-suffix", pack(content))
     assert content_of(path) == content
     with open_binary(path) as file:
         assert file.read() == content
 
 
-def test_blocks_stay_small_however_strong_the_compression(put):
+def test_blocks_stay_small_at_any_compression_ratio(put):
     zeros = bytes(40 * BLOCK)
     for pack in (gzip.compress, zstandard.compress):
-        sizes = [len(block) for block in blocks_of(put("zeros", pack(zeros)))]
+        sizes = [len(block) for block in read_blocks(put("zeros", pack(zeros)))]
         assert sum(sizes) == len(zeros)
         assert max(sizes) < 2 * BLOCK
 
 
-def test_many_small_members_come_as_large_blocks(put):
+def test_many_small_members_become_large_blocks(put):
     path = put("members.gz", b"".join(gzip.compress(CONTENT[i : i + 5000]) for i in range(0, len(CONTENT), 5000)))
-    blocks = list(blocks_of(path))
+    blocks = list(read_blocks(path))
     assert b"".join(blocks) == CONTENT
     assert all(len(block) >= BLOCK for block in blocks[:-1])
 
@@ -92,18 +84,18 @@ def test_garbage_after_compressed_data(put, pack):
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
-def test_what_comes_before_a_cut_is_read(put, pack, share):
+def test_content_before_a_truncation_is_read(put, pack, share):
     packed = pack(CONTENT)
     path = put("cut", packed[: int(share * len(packed))])
     read, error = readable_part(path)
     assert CONTENT.startswith(read)
-    # zstd gives whole blocks of 128 KiB only
+    # zstd decompresses whole blocks of 128 KiB
     assert len(read) > share * len(CONTENT) - 300_000
     assert str(path) in error
-    assert "cut off" in error
+    assert "truncated" in error
 
 
-def test_gzip_cut_anywhere_gives_the_beginning_and_an_error(put):
+def test_gzip_truncated_anywhere_gives_its_beginning_and_an_error(put):
     content = bytes(3000) + b"abc" * 500
     packed = gzip.compress(content)
     longest = 0
@@ -115,31 +107,31 @@ def test_gzip_cut_anywhere_gives_the_beginning_and_an_error(put):
     assert longest == len(content)
 
 
-def test_what_comes_before_damage_inside_gzip_is_read(put):
+def test_content_before_damage_is_read(put):
     packed = bytearray(gzip.compress(CONTENT))
     middle = len(packed) // 2
     packed[middle : middle + 100] = bytes(100)
-    read, error = readable_part(put("hit.gz", bytes(packed)))
-    # What follows the hit may decode to nonsense for a while before it is noticed; what precedes it is right.
+    read, error = readable_part(put("damaged.gz", bytes(packed)))
+    # Content after the damage may be wrong until zlib notices; content before it is right.
     assert read[: len(CONTENT) // 3] == CONTENT[: len(CONTENT) // 3]
     assert "damaged" in error
 
 
-def test_a_wrong_checksum_is_damage_after_everything(put):
+def test_wrong_checksum_is_reported_after_all_content(put):
     packed = bytearray(gzip.compress(b"one\ntwo\n"))
     packed[-6] ^= 255
     assert readable_part(put("sum.gz", bytes(packed)))[0] == b"one\ntwo\n"
 
 
-def test_stored_bytes_are_counted_for_progress(put):
+def test_progress_counts_bytes_on_disk(put):
     packed = gzip.compress(CONTENT)
     path = put("a.gz", packed)
     counted = []
-    list(blocks_of(path, counted.append))
-    assert sum(counted) == len(packed) == stored_size(path)
+    list(read_blocks(path, counted.append))
+    assert sum(counted) == len(packed) == file_size(path)
 
 
-def test_what_cannot_be_opened(put, tmp_path):
+def test_files_that_cannot_be_opened(put, tmp_path):
     for path, what in (
         (tmp_path / "missing.jsonl", "no such file"),
         (tmp_path, "folder"),
@@ -148,10 +140,10 @@ def test_what_cannot_be_opened(put, tmp_path):
         (tmp_path / ("x" * 5000), "cannot be opened"),
     ):
         with pytest.raises(DataError, match=what) as caught:
-            list(blocks_of(path))
+            list(read_blocks(path))
         assert str(path) in str(caught.value)
-    assert stored_size(tmp_path / "missing.jsonl") is None
-    assert stored_size("-") is None
+    assert file_size(tmp_path / "missing.jsonl") is None
+    assert file_size("-") is None
 
 
 def test_standard_input_may_be_compressed(monkeypatch):
@@ -160,7 +152,7 @@ def test_standard_input_may_be_compressed(monkeypatch):
         assert content_of("-") == CONTENT
 
 
-def test_zstd_without_its_package(put, monkeypatch):
+def test_zstd_without_zstandard(put, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(MissingExtraError, match=r'pip install "shortlist\[zstd\]"'):
         content_of(put("a.zst", zstandard.compress(b"x")))
@@ -180,7 +172,7 @@ def test_write_atomically(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
-def test_a_failed_write_leaves_what_was_there(tmp_path, name):
+def test_a_failed_write_keeps_the_old_file(tmp_path, name):
     path = tmp_path / name
     with write_atomically(path) as file:
         file.write(b"old")
@@ -191,7 +183,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, name):
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
-def test_where_a_file_cannot_be_written(put, tmp_path):
+def test_paths_that_cannot_be_written(put, tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     for path in (tmp_path / "folder.jsonl", put("file", b"") / "below.txt"):
         with pytest.raises(DataError, match=r"folder|cannot be written"), write_atomically(path):
@@ -217,7 +209,7 @@ def test_write_folder_atomically(tmp_path, monkeypatch):
     assert [entry.name for entry in target.iterdir()] == ["c"]
 
 
-def test_background_keeps_order_and_hands_on_errors():
+def test_background_keeps_order_and_raises_errors():
     assert list(in_background(iter(range(100)))) == list(range(100))
 
     def failing():
@@ -230,7 +222,7 @@ def test_background_keeps_order_and_hands_on_errors():
         next(items)
 
 
-def test_background_stops_with_its_reader():
+def test_background_stops_with_its_consumer():
     made = []
 
     def endless():
@@ -246,30 +238,7 @@ def test_background_stops_with_its_reader():
     assert len(made) == count
 
 
-def test_progress_logs_where_there_is_no_terminal(monkeypatch, caplog):
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", total=100, unit="rows") as progress:
-        progress.advance(10)
-        now[0] += 40
-        progress.advance(15)
-        progress.advance(15)
-    assert [record.message for record in caplog.records] == ["reading: 25 rows in 40 s, 1 rows/s, 25 %, 120 s left"]
-    assert progress.done == 40
-
-
-def test_progress_shows_a_bar_on_a_terminal(monkeypatch):
-    shown = io.StringIO()
-    shown.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", shown)
-    with Progress("reading", total=10, unit="rows") as progress:
-        progress._bar.delay = 0
-        progress._bar.mininterval = 0
-        progress.advance(10)
-    assert "reading: 100%" in shown.getvalue()
-
-
-def test_pipes_and_devices_are_written_into(tmp_path):
+def test_pipes_and_devices_are_written_directly(tmp_path):
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to("/dev/null")
@@ -284,7 +253,7 @@ def test_pipes_and_devices_are_written_into(tmp_path):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["link", "pipe"]
 
 
-def test_a_disk_that_fails_while_reading_or_writing(tmp_path, monkeypatch):
+def test_disk_errors(tmp_path, monkeypatch):
     def fail(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -309,10 +278,32 @@ def test_a_disk_that_fails_while_reading_or_writing(tmp_path, monkeypatch):
         content_of("-")
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_symbolic_links_stay_links(tmp_path):
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
     with write_atomically(tmp_path / "link.txt") as file:
         file.write(b"new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_new_files_and_folders_have_normal_permissions(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with write_folder_atomically(tmp_path / "model") as folder:
+            write_safetensors(folder / "arrays.safetensors", {"a": np.zeros((2, 3), np.float32)})
+            with write_atomically(folder / "config.json") as file:
+                file.write(b"{}")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~umask
+    for path in (tmp_path / "model").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o666 & ~umask, path
+
+
+def test_write_safetensors_replaces_a_file(tmp_path):
+    path = tmp_path / "arrays.safetensors"
+    for array in (np.ones(5, np.int8), np.arange(12, dtype=np.float32).reshape(3, 4).T):
+        write_safetensors(path, {"a": array})
+        np.testing.assert_array_equal(load_file(path)["a"], array)

@@ -17,7 +17,7 @@ import model_damage
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 from shortlist.errors import ModelError
 
 SMALL = {"n_epochs": 1, "embedding_dim": 64, "batch_size": 64, "threads": 1, "n_reranked": 20}

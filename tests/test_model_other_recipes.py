@@ -13,7 +13,7 @@ from tests.test_models import change_arrays
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.model.mach import MachOptions, Repetitions
 

@@ -26,7 +26,7 @@ from shortlist.cli import shortlist
 from shortlist.data import lines
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
-from shortlist.files import open_binary
+from shortlist.streams import open_binary
 
 PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]
 
@@ -243,7 +243,7 @@ def test_an_id_must_be_a_single_value(run, put, tmp_path):
     assert [row["id"] for row in rows] == [None, None, 3, 4]
     assert ["error" in row for row in rows] == [True, True, True, False]
     pyarrow.parquet.write_table(pyarrow.table({"text": ["red"], "id": [[1]]}), tmp_path / "in.parquet")
-    assert "numbers or texts as ids" in run(tmp_path / "in.parquet", "--id", "id", code=2).stderr
+    assert "numbers or strings as ids" in run(tmp_path / "in.parquet", "--id", "id", code=2).stderr
     assert "no column 'sku'" in run(tmp_path / "in.parquet", "--id", "sku", code=2).stderr
 
 
@@ -314,7 +314,7 @@ def test_bad_rows_in_csv_and_parquet(run, put, tmp_path):
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_huge_line_is_a_bad_row(put, monkeypatch, form, place):
     monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
-    monkeypatch.setattr("shortlist.files.BLOCK", 100)
+    monkeypatch.setattr("shortlist.streams.BLOCK", 100)
     rows = ["red", "blue"]
     rows.insert(place, "x" * 2000)
     content = "".join(f"{json.dumps({'text': row}) if form == 'jsonl' else row}\n" for row in rows)
@@ -563,9 +563,9 @@ def test_missing_extras_are_named(run, put, tmp_path, monkeypatch):
 # Small buffers, so that a small input shows whether memory grows with it.
 PEAK_IN_KB_LAST = """
 import atexit, pathlib, re, sys
-from shortlist import files
+from shortlist import streams
 from shortlist.batch import predict as batch
-files.BLOCK, batch.CHUNK_ROWS = 1 << 16, 1000
+streams.BLOCK, batch.CHUNK_ROWS = 1 << 16, 1000
 status = pathlib.Path("/proc/self/status")
 atexit.register(lambda: sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]))
 from shortlist.cli import main

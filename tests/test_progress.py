@@ -1,10 +1,11 @@
-"""Progress: a bar on a terminal, log lines elsewhere, nothing when not wanted."""
+"""Progress: a bar on a terminal, log lines elsewhere, nothing with `show=False`."""
 
 from __future__ import annotations
 
 import io
 import logging
 import sys
+import time
 
 import pytest
 
@@ -17,10 +18,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
+def test_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_A_BAR_SHOWS", 0)
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0)
     with Progress("reading pairs", total=100, unit="rows") as bar:
         for _ in range(10):
             bar.advance(10)
@@ -32,17 +33,29 @@ def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
 
 
 @pytest.mark.parametrize("total", [100, None])
-def test_log_lines_elsewhere(monkeypatch, caplog, total):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
+def test_log_lines_without_a_terminal(monkeypatch, caplog, total):
+    monkeypatch.setattr(progress, "LOG_INTERVAL_SECONDS", -1.0)
     with caplog.at_level(logging.INFO, "shortlist"), Progress("reading pairs", total, "rows") as lines:
         lines.advance(25)
     assert "reading pairs: 25 rows in 0 s" in caplog.text
     assert ("25 %" in caplog.text) == (total is not None)
 
 
-def test_silence_when_not_wanted(monkeypatch, caplog):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
+def test_no_output_with_show_false(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "LOG_INTERVAL_SECONDS", -1.0)
     with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", 10, show=False) as quiet:
         quiet.advance(10)
     assert caplog.text == ""
     assert quiet.done == 10
+
+
+def test_log_lines_have_an_interval_and_the_time_left(monkeypatch, caplog):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", total=100, unit="rows") as lines:
+        lines.advance(10)
+        now[0] += 40
+        lines.advance(15)
+        lines.advance(15)
+    assert [record.message for record in caplog.records] == ["reading: 25 rows in 40 s, 1 rows/s, 25 %, 120 s left"]
+    assert lines.done == 40

@@ -1,7 +1,4 @@
-"""Doing the next piece of work while this one is used: pays where the work lets go of the interpreter.
-
-Decompression and the compiled kernels do, so reading and tokenising use both cores.
-"""
+"""Prefetching in a thread, for work that releases the interpreter lock: decompression and the compiled kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ Item = TypeVar("Item")
 
 
 def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
-    """The same items, made ahead of time by a thread."""
+    """The same items, produced by a thread that runs up to `ahead` items ahead."""
     ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
     stop = threading.Event()
 
@@ -25,17 +22,17 @@ def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
             except queue.Full:
                 continue
 
-    def work() -> None:
+    def produce() -> None:
         try:
-            for made in items:
-                put(made)
+            for item in items:
+                put(item)
                 if stop.is_set():
                     return
             put(None)
-        except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             put(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=produce, daemon=True)
     thread.start()
     try:
         while (item := ready.get()) is not None:

@@ -1,4 +1,4 @@
-"""Modules that load when first used: a predictor must start at once, and needs none of them."""
+"""scipy.sparse, imported when first used: prediction does not need it and must start quickly."""
 
 from __future__ import annotations
 

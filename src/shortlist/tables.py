@@ -1,4 +1,4 @@
-"""Tables for people: lined up for a terminal, or in Markdown for a report."""
+"""Tables as text: aligned for a terminal, or in Markdown for a report."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Table = Callable[[Sequence[str], Rows], str]
 
 
 class Tabular(ABC):
-    """A result that shows itself as tables: `print(result)`, or Markdown for a report."""
+    """A result that prints as tables. `print(result)` aligns them; `to_markdown()` is for reports."""
 
     @abstractmethod
     def _render(self, table: Table) -> str:
-        """All of it as text, with `table` for every table in it."""
+        """The whole text, with each table formatted by `table`."""
 
     def __str__(self) -> str:
         return self.table()
 
     def table(self) -> str:
-        """Plain text for a terminal."""
+        """Text for a terminal."""
         return self._render(plain)
 
     def to_markdown(self) -> str:
@@ -28,7 +28,7 @@ class Tabular(ABC):
 
 
 def plain(header: Sequence[str], rows: Rows) -> str:
-    """Columns lined up for a terminal: the first to the left, numbers to the right."""
+    """A table for a terminal: the first column aligned left, the others right."""
     widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
@@ -39,6 +39,6 @@ def plain(header: Sequence[str], rows: Rows) -> str:
 
 
 def markdown(header: Sequence[str], rows: Rows, words: Container[int] = (0,)) -> str:
-    """The columns `words` to the left, the others, numbers, to the right."""
+    """A Markdown table: the columns in `words` aligned left, the others right."""
     lines = [header, ["---" if column in words else "---:" for column in range(len(header))], *rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)

@@ -21,10 +21,10 @@ import msgspec
 from shortlist import __version__
 from shortlist.batch.parquet import convert_to_parquet, id_type
 from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
+from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
-from shortlist.data.tables import import_pyarrow
 from shortlist.errors import DataError, OptionError
-from shortlist.files import packer_of, sync_folder, write_atomically
+from shortlist.files import compressor_for, sync_folder, write_atomically
 from shortlist.model.format import CONFIG
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
@@ -62,7 +62,7 @@ class ResumableOutput:
         self.path, self.folder = _link_target(path), partial_folder(path)
         self._encode, self._keep = encode, keep
         self._is_parquet = format_of(self.path) == "parquet"
-        self._compress = packer_of(ROWS if self._is_parquet else self.path)
+        self._compress = compressor_for(ROWS if self._is_parquet else self.path)
         self._rows, self._discarded = self.folder / ROWS, self.folder.with_name(f".{self.folder.name}.done")
         shutil.rmtree(self._discarded, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=resume)
@@ -168,7 +168,7 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         raise OptionError(f"{path}: predictions are written as .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet.")
     if format_of(path) == "parquet":
         import_pyarrow("writing Parquet")
-    packer_of(path)  # raises if the extra for .zst is missing
+    compressor_for(path)  # raises if the extra for .zst is missing
     if path.is_dir():
         raise DataError(f"{path}: is a folder. Give the name of a file.")
     if folder.exists():

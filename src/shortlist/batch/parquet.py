@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from shortlist.data.tables import ROWS_PER_BATCH, import_pyarrow
+from shortlist.data.arrow import ROWS_PER_BATCH, import_pyarrow
 from shortlist.files import write_atomically
 
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1

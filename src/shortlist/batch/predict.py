@@ -17,9 +17,9 @@ import numpy as np
 
 from shortlist.background import in_background
 from shortlist.data.rows import Row, RowSource
-from shortlist.data.texts import Texts
 from shortlist.model import Model
 from shortlist.progress import Progress
+from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
     from shortlist.batch.output import ResumableOutput

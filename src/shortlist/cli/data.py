@@ -1,4 +1,4 @@
-"""`shortlist data …`: look at data, convert it, cut it into parts, make the demo data."""
+"""`shortlist data …`: describe, convert and split data."""
 
 from __future__ import annotations
 
@@ -10,29 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import parts_in, read_and_tell, reading_options
+from shortlist.cli.reading import parts_in, read_and_warn, reading_options
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
 
+# Not from the library: importing it would make `--help` load numpy.
 OUTPUT_FORMATS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"]
 FOLDER_FORMATS = ["repository-json", "repository-text", "repository-pair", "repository-single"]
+
+part_option = click.option(
+    "--part", type=click.Choice(["train", "validation", "test"]), help="Only this part of a folder."
+)
+out_label_separator_option = click.option(
+    "--out-label-separator", default=";", show_default=True, help="Separator of labels in CSV and TSV output."
+)
 
 
 @click.group()
 def data() -> None:
-    """Look at data, convert it, cut it into parts."""
+    """Describe, convert and split data."""
 
 
 @data.command()
 @click.argument("source")
-@click.option("--part", type=click.Choice(["train", "validation", "test"]), help="Describe this part of a folder only.")
-@click.option("--test", "test_source", help="A test file, to look for leakage between it and SOURCE.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@part_option
+@click.option("--test", "test_source", help="Test file; shows leakage between it and SOURCE.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
 def describe(source: str, part: str | None, test_source: str | None, as_json: bool, reading: dict[str, Any]) -> None:
-    """Say what is in SOURCE: a file, a folder of shards, a benchmark folder, or - for standard input.
+    """Describe SOURCE: a file, a folder of shards, a benchmark folder, or - for standard input.
 
     \b
     shortlist data describe pairs.jsonl.gz
@@ -42,12 +50,11 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
     """
     from shortlist.data.describe import describe as describe_data
 
-    parts = parts_in(source) if part is None else []
-    first = part or (parts[0] if parts else None)
-    dataset = read_and_tell(source, first, reading)
-    others: dict[str, Dataset] = {name: read_and_tell(source, name, reading) for name in parts[1:]}
+    parts = [part] if part else parts_in(source)
+    dataset = read_and_warn(source, parts[0] if parts else None, reading)
+    others = {name: read_and_warn(source, name, reading) for name in parts[1:]}
     if test_source:
-        others["test"] = read_and_tell(test_source, None, reading)
+        others["test"] = read_and_warn(test_source, None, reading)
     description = describe_data(dataset, **others)
     click.echo(json.dumps(description.to_json(), ensure_ascii=False) if as_json else description.table())
 
@@ -55,10 +62,10 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
 @data.command()
 @click.argument("source")
 @click.argument("out", type=click.Path())
-@click.option("--to", type=click.Choice(OUTPUT_FORMATS + FOLDER_FORMATS), help="Format, if OUT's name does not say.")
-@click.option("--part", type=click.Choice(["train", "validation", "test"]), help="Convert this part of a folder only.")
-@click.option("--out-label-separator", default=";", show_default=True, help="Between labels in CSV and TSV.")
-@click.option("--time", help="Field that holds a time, to be kept.")
+@click.option("--to", type=click.Choice(OUTPUT_FORMATS + FOLDER_FORMATS), help="Format, if OUT does not tell.")
+@part_option
+@out_label_separator_option
+@click.option("--time", help="Field of a time to keep.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @reading_options
 def convert(
@@ -73,72 +80,67 @@ def convert(
 ) -> None:
     """Read SOURCE and write it to OUT in another format. A folder with parts becomes a folder with parts.
 
-    Texts, labels, weights and the time, if one is named, are written; other fields are not. OUT can be - for
-    JSON lines on standard output.
+    OUT contains texts, labels, weights and, with --time, times. Other fields are dropped. If OUT is -, JSON lines go to
+    standard output.
 
     \b
     shortlist data convert pairs.csv pairs.jsonl.gz
     shortlist data convert LF-AmazonTitles-131K/ amazon/ --to jsonl.gz
-    shortlist data convert parts/ matrices/ --to repository-pair     (tf-idf features, learnt on train)
+    shortlist data convert parts/ matrices/ --to repository-pair     (tf-idf features, fitted on train)
     """
     parts = parts_in(source) if part is None else []
-    whole_folder = bool(parts) or to in FOLDER_FORMATS
-    if whole_folder and to is None:
+    to_folder = bool(parts) or to in FOLDER_FORMATS
+    if to_folder and to is None:
         raise OptionError(
-            f"{source} has parts ({', '.join(parts)}): say which one with --part, or the format of a new folder "
-            "with --to."
+            f"{source} has parts ({', '.join(parts)}): choose one with --part, or the format of a new folder with --to."
         )
-    packed = Path(to or "").suffix
-    if not whole_folder and packed in (".gz", ".zst") and Path(out).suffix != packed:
-        raise OptionError(f"--to {to} asks for compression: let the name of OUT end in {packed}.")
+    suffix = Path(to or "").suffix
+    if not to_folder and suffix in (".gz", ".zst") and Path(out).suffix != suffix:
+        raise OptionError(f"--to {to} is compressed: the name of OUT must end in {suffix}.")
     if Path(out).is_file() and not overwrite:
-        raise OptionError(f"{out} exists; choose another name, or say --overwrite.")
-    if time:
-        reading = {**reading, "time": time}
+        raise OptionError(f"{out} exists; choose another name, or set --overwrite.")
     names: list[str | None] = [*parts] if parts else [part]
-    datasets = {name or "train": read_and_tell(source, name, reading) for name in names}
-    if not whole_folder:
-        (dataset,) = datasets.values()
-        if out == "-":
-            from shortlist.data.write import write_jsonl
+    datasets = {name or "train": read_and_warn(source, name, {**reading, "time": time}) for name in names}
+    if to_folder:
+        if Path(out).is_dir() and any(Path(out).iterdir()):
+            raise OptionError(f"{out} is not empty; choose a new folder.")
+        _write_parts(datasets, Path(out), str(to), out_label_separator)
+        return
+    (dataset,) = datasets.values()
+    if out == "-":
+        from shortlist.data.write import write_jsonl
 
-            write_jsonl(dataset, sys.stdout.buffer)
-            return
+        write_jsonl(dataset, sys.stdout.buffer)
+    else:
         dataset.write(out, format=to and to.split(".")[0], label_separator=out_label_separator)
         click.echo(f"{out}: {dataset}")
-        return
-    if Path(out).is_dir() and any(Path(out).iterdir()):
-        raise OptionError(f"{out} is not empty; choose a new folder.")
-    _write_parts(datasets, Path(out), str(to), out_label_separator)
 
 
 def _write_parts(datasets: dict[str, Dataset], out: Path, to: str, label_separator: str) -> None:
-    from shortlist.files import write_folder_atomically
+    import msgspec
 
-    repository = to in FOLDER_FORMATS
-    if repository:
-        datasets = _over_the_same_labels(datasets)
-    features = _features(datasets) if to in ("repository-pair", "repository-single") else {}
+    from shortlist.files import write_atomically, write_folder_atomically
+
+    if to in FOLDER_FORMATS:  # label numbers must be the same in all parts
+        names = list(dict.fromkeys(name for dataset in datasets.values() for name in dataset.label_names))
+        datasets = {part: dataset.relabelled(names) for part, dataset in datasets.items()}
+    features = _tf_idf(datasets) if to in ("repository-pair", "repository-single") else {}
     with write_folder_atomically(out) as folder:
-        for name, dataset in datasets.items():
-            if repository:
-                dataset.write(folder, format=to, part=name, features=features.get(name))
+        for part, dataset in datasets.items():
+            if to in FOLDER_FORMATS:
+                dataset.write(folder, format=to, part=part, features=features.get(part))
             else:
-                dataset.write(folder / f"{name}.{to}", label_separator=label_separator)
-        if not repository:  # whose forms have files of their own for label names
-            _write_display_names(next(iter(datasets.values())), folder)
-    for name, dataset in datasets.items():
-        click.echo(f"{out}: {name}: {dataset}")
+                dataset.write(folder / f"{part}.{to}", label_separator=label_separator)
+        display_names = next(iter(datasets.values())).display_names
+        if display_names and to not in FOLDER_FORMATS:  # these have their own files for label names
+            with write_atomically(folder / "label_names.json") as file:
+                file.write(msgspec.json.encode(display_names))
+    for part, dataset in datasets.items():
+        click.echo(f"{out}: {part}: {dataset}")
 
 
-def _over_the_same_labels(datasets: dict[str, Dataset]) -> dict[str, Dataset]:
-    """Label numbers must mean the same in every part."""
-    names = list(dict.fromkeys(name for dataset in datasets.values() for name in dataset.label_names))
-    return {part: dataset.relabelled(names) for part, dataset in datasets.items()}
-
-
-def _features(datasets: dict[str, Dataset]) -> dict[str, Any]:
-    """tf-idf features for the forms that hold features and not texts; learnt on the first part."""
+def _tf_idf(datasets: dict[str, Dataset]) -> dict[str, Any]:
+    """tf-idf features for data sets of texts, fitted on the first part."""
     from shortlist.text import TfIdf, Vocabulary
 
     first = next(iter(datasets.values()))
@@ -149,27 +151,17 @@ def _features(datasets: dict[str, Dataset]) -> dict[str, Any]:
     return {part: tf_idf.transform(vocabulary.encode(dataset.texts)) for part, dataset in datasets.items()}
 
 
-def _write_display_names(dataset: Dataset, folder: Path) -> None:
-    import msgspec
-
-    from shortlist.files import write_atomically
-
-    if dataset.display_names:
-        with write_atomically(folder / "label_names.json") as file:
-            file.write(msgspec.json.encode(dataset.display_names))
-
-
 @data.command()
 @click.argument("source")
 @click.argument("out", type=click.Path())
-@click.option("--test", default=0.2, show_default=True, help="Share of the texts held out for testing.")
-@click.option("--validation", default=0.0, show_default=True, help="Share held out for choosing between models.")
-@click.option("--seed", default=0, show_default=True, help="Same seed, same parts.")
-@click.option("--time", help="Field that holds a time: the latest texts are held out.")
+@click.option("--test", default=0.2, show_default=True, help="Fraction of texts in the test part.")
+@click.option("--validation", default=0.0, show_default=True, help="Fraction of texts in the validation part.")
+@click.option("--seed", default=0, show_default=True, help="Random seed.")
+@click.option("--time", help="Field of a time; holds out the latest texts.")
 @click.option(
     "--to", type=click.Choice(OUTPUT_FORMATS), default="jsonl.gz", show_default=True, help="Format of the parts."
 )
-@click.option("--out-label-separator", default=";", show_default=True, help="Between labels in CSV and TSV.")
+@out_label_separator_option
 @reading_options
 def split(
     source: str,
@@ -182,9 +174,9 @@ def split(
     out_label_separator: str,
     reading: dict[str, Any],
 ) -> None:
-    """Cut SOURCE into train, validation and test files in the folder OUT.
+    """Split SOURCE into train, validation and test files in the folder OUT.
 
-    Identical texts are merged first, and each label of the held-out parts stays in training where it can.
+    Identical texts are merged first. Unless you split by time, every label of a held-out part also occurs in train.
 
     \b
     shortlist data split pairs.jsonl parts/ --test 0.1 --validation 0.1
@@ -195,52 +187,29 @@ def split(
     if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
         raise OptionError(f"{out} exists and is not an empty folder; choose a new one.")
     if parts_in(source):
-        raise DataError(f"{source} is already cut into parts: {', '.join(parts_in(source))}.")
+        raise DataError(f"{source} already has parts: {', '.join(parts_in(source))}.")
+    dataset = read_and_warn(source, None, {**reading, "time": time})
+    result = split_data(dataset, test=test, validation=validation, seed=seed, by_time=time is not None)
+    parts = {"train": result.train, "validation": result.validation, "test": result.test}
+    parts = {name: part for name, part in parts.items() if len(part)}
+    _write_parts({name: replace(part, times=None) for name, part in parts.items()}, Path(out), to, out_label_separator)
     if time:
-        reading = {**reading, "time": time}
-    dataset = read_and_tell(source, None, reading)
-    parts = split_data(dataset, test=test, validation=validation, seed=seed, by_time=time is not None)
-    chosen = {"train": parts.train, "validation": parts.validation, "test": parts.test}
-    chosen = {name: replace(part, times=None) for name, part in chosen.items() if len(part)}
-    _write_parts(chosen, Path(out), to, out_label_separator)
-    if time:
-        first_held_out = parts.validation if len(parts.validation) else parts.test
-        cut = [_sorted_times(part) for part in (parts.train, first_held_out)]
-        click.echo(f"training goes from {cut[0][0]} to {cut[0][-1]}; what is held out starts at {cut[1][0]}")
-    missing = [name for name, share in (("validation", validation), ("test", test)) if share and name not in chosen]
-    for name in missing:
-        click.echo(
-            f"there is no {name} part: there are too few texts, or their labels were needed in training", err=True
-        )
+        ranges = [f"{name}: {_time_range(part)}" for name, part in parts.items()]
+        click.echo(f"times of {'; '.join(ranges)}")
+    for name, fraction in (("validation", validation), ("test", test)):
+        if fraction and name not in parts:
+            click.echo(f"there is no {name} part: too few texts, or their labels were needed in train", err=True)
     click.echo(
-        f"{parts.merged_texts:,} repeated texts merged; {parts.moved_to_train:,} texts moved to training to keep "
-        f"their labels there; {parts.held_out_labels_not_in_train:,} held-out labels are not in training"
+        f"{result.merged_texts:,} repeated texts merged; {result.moved_to_train:,} texts moved to train to keep their "
+        f"labels there; {result.held_out_labels_not_in_train:,} held-out labels are not in train"
     )
 
 
-def _sorted_times(part: Dataset) -> Any:
+def _time_range(part: Dataset) -> str:
     import numpy as np
 
     from shortlist.data.split import times_as_numbers
 
     assert part.times is not None
-    return part.times[np.argsort(times_as_numbers(part))] if len(part) else ["–"]
-
-
-@data.command()
-@click.argument("out", type=click.Path())
-@click.option("--seed", default=0, show_default=True, help="Same seed, same parts.")
-def icd10(out: str, seed: int) -> None:
-    """Build the demo data set in the folder OUT: ICD-10-CM descriptions and inclusion terms to codes.
-
-    \b
-    shortlist data icd10 icd10/
-    shortlist data describe icd10/
-    """
-    from shortlist.data.icd10 import build
-
-    built = build(out, seed=seed)
-    click.echo(
-        f"{out}: {built.train_texts:,} texts for training, {built.test_texts:,} for testing, {built.labels:,} labels "
-        f"({built.source})"
-    )
+    order = np.argsort(times_as_numbers(part))
+    return f"{part.times[order[0]]} to {part.times[order[-1]]}"

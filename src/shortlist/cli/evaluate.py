@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
+from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def evaluate(
         raise OptionError(f"{truth} is a model: give the model (or predictions) first and the truth second.")
     if Path(predictions).is_dir() and not is_model(Path(predictions)):
         raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
-    truth_data = read_and_tell(truth, part_to_read(truth, "test"), reading)
+    truth_data = read_and_warn(truth, part_to_read(truth, "test"), reading)
     train_data = _train_data(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next ones.
@@ -119,14 +119,14 @@ def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -
         train_source = truth
     if train_source is None:
         return None
-    return read_and_tell(train_source, part_to_read(train_source, "train"), reading)
+    return read_and_warn(train_source, part_to_read(train_source, "train"), reading)
 
 
 def _filter_pairs(path: str | None, truth: Dataset) -> Any:
     if path is None:
         return truth.filter_pairs
     from shortlist.data.options import ReadOptions
-    from shortlist.data.report import Report
+    from shortlist.data.read_report import ReadReport
     from shortlist.data.repository import read_filter_pairs
 
-    return read_filter_pairs(Path(path), truth, Report(), ReadOptions(show_progress=False))
+    return read_filter_pairs(Path(path), truth, ReadReport(), ReadOptions(show_progress=False))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, read_and_tell, reading_options
+from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
 
 
 @click.command()
@@ -36,7 +36,7 @@ def recipes(recipe: str | None, source: str | None, as_json: bool, reading: dict
         ]
         click.echo(json.dumps(about) if as_json else "\n".join(_about(known) for known in about))
         return
-    dataset = None if source is None else read_and_tell(source, part_to_read(source, "train"), reading)
+    dataset = None if source is None else read_and_warn(source, part_to_read(source, "train"), reading)
     sizes = None if dataset is None else (len(dataset), dataset.n_labels)
     known = get_recipe(recipe)
     rows = _option_rows(known, sizes)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_tell, reading_options, unseen_option
+from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
 from shortlist.errors import OptionError
 
 
@@ -56,8 +56,8 @@ def report(
     if Store.is_comparison(Path(out)):
         raise OptionError(f"{out} holds a comparison, which has its own report. Choose another folder (--out).")
     loaded = load(model)
-    test_data = read_and_tell(test, part_to_read(test, "test"), reading)
-    train_data = read_and_tell(train_source, part_to_read(train_source, "train"), reading) if train_source else None
+    test_data = read_and_warn(test, part_to_read(test, "test"), reading)
+    train_data = read_and_warn(train_source, part_to_read(train_source, "train"), reading) if train_source else None
     name = Path(model).resolve().name
     found = measure_model(loaded, test_data, train_data, name=name, unseen=unseen, seed=seed, threads=threads)
     page = Path(out) / "report.html"

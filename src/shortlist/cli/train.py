@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, read_and_tell, reading_options
+from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
 
 
 def option_value(text: str) -> Any:
@@ -100,7 +100,7 @@ def train(
         options.setdefault("checkpoint_dir", str(checkpoints))
     if resume:
         options["resume"] = True
-    dataset = read_and_tell(source, part_to_read(source, "train"), reading)
+    dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
     model = train_model(dataset, recipe, ensemble, parallel, **options)
     model.save(out, bits)

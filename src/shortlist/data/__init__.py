@@ -2,6 +2,6 @@
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
-from shortlist.data.texts import Texts
+from shortlist.text.texts import Texts
 
 __all__ = ["Dataset", "Texts", "read"]

@@ -1,94 +1,82 @@
-"""Collects rows, one by one or in blocks of bytes, into a `Dataset`.
-
-Every reader ends here, so that labels are numbered, repeated labels dropped and oddities counted in one
-place and in the same way for all formats.
-"""
+"""Collects rows into a `Dataset`. All readers end here, so labels are numbered and repeats dropped in one place."""
 
 from __future__ import annotations
 
+from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
-from shortlist.data.report import Report
-from shortlist.data.texts import Texts
+from shortlist.data.read_report import ReadReport
 from shortlist.kernels.ragged import first_in_row
-from shortlist.kernels.strings import StringTable, pack
-
-ROWS_PER_BLOCK = 8192
+from shortlist.text.texts import Texts
 
 
 class DatasetBuilder:
-    """`keep_repeats` is for predictions, where saying a label twice is a mistake that must be seen."""
+    """Add rows, then `finish`.
 
-    def __init__(self, report: Report, keep_repeats: bool = False) -> None:
-        self.report = report
-        self.keep_repeats = keep_repeats
-        self._table = StringTable()
-        self._text_parts: list[np.ndarray] = []
-        self._size_parts: list[np.ndarray] = []
-        self._label_parts: list[Ragged] = []
+    `keep_repeats` keeps labels that occur twice in a row. It is for predictions, where a repeat is an error to report.
+    """
+
+    def __init__(self, report: ReadReport, keep_repeats: bool = False) -> None:
+        self.report, self.keep_repeats = report, keep_repeats
+        self._label_ids: defaultdict[str, int] = defaultdict()
+        self._label_ids.default_factory = self._label_ids.__len__  # a new label gets the next id
+        self._text_bytes, self._text_sizes = bytearray(), array("q")
+        self._labels, self._label_counts = array("i"), array("q")
+        self._weights = array("f")  # those after the last weight given are 1
         self._times: list[Any] = []
-        self._pending: list[tuple[str, Sequence[str], Sequence[float] | None]] = []
 
     def add_row(
         self, text: str, labels: Sequence[str], weights: Sequence[float] | None = None, time: Any = None
     ) -> None:
-        self._pending.append((text, labels, weights))
+        if weights is not None:
+            self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
+            self._weights.extend(weights)
         if time is not None:
             self._times.append(time)
-        if len(self._pending) >= ROWS_PER_BLOCK:
-            self._flush()
+        self.add_rows([text], labels, [len(labels)])
 
-    def add_block(
-        self,
-        text: np.ndarray,
-        text_sizes: np.ndarray,
-        label: np.ndarray,
-        label_sizes: np.ndarray,
-        label_counts: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        """Rows as bytes: all texts end to end, all labels end to end, and the sizes of each."""
-        self._flush()
-        ids = self._table.add(label, counts_to_indptr(label_sizes))
-        rows = Ragged(counts_to_indptr(label_counts), ids, weights)
-        if not self.keep_repeats:
-            first = first_in_row(rows.indptr, rows.values, len(self._table))
-            self.report.repeated_labels += int(len(first) - np.count_nonzero(first))
-            rows = rows.keep(first)
-        self.report.empty_texts += int(np.count_nonzero(text_sizes == 0))
-        self.report.texts_without_labels += int(np.count_nonzero(label_counts == 0))
-        self._text_parts.append(text.copy())
-        self._size_parts.append(text_sizes.astype(np.int32))
-        self._label_parts.append(rows)
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        text, text_bounds = pack([row[0] for row in pending])
-        label, label_bounds = pack([name for row in pending for name in row[1]])
-        weights = None
-        if any(row[2] is not None for row in pending):
-            flat = [w for row in pending for w in (row[2] if row[2] is not None else [1.0] * len(row[1]))]
-            weights = np.asarray(flat, np.float32)
-        counts = np.asarray([len(row[1]) for row in pending], np.int64)
-        self.add_block(text, np.diff(text_bounds), label, np.diff(label_bounds), counts, weights)
+    def add_rows(self, texts: Sequence[str], labels: Sequence[str], label_counts: Sequence[int]) -> None:
+        """Add several rows: their texts, the labels of all of them, and the number of labels per text."""
+        encoded = [text.encode() for text in texts]
+        self._text_bytes += b"".join(encoded)
+        self._text_sizes.extend(map(len, encoded))
+        self._labels.extend([self._label_ids[label] for label in labels])
+        self._label_counts.extend(label_counts)
 
     def finish(self) -> Dataset:
-        self._flush()
-        sizes = np.concatenate(self._size_parts) if self._size_parts else np.zeros(0, np.int64)
-        self._size_parts.clear()
-        buffer = np.concatenate(self._text_parts) if self._text_parts else np.zeros(0, np.uint8)
-        self._text_parts.clear()
-        return Dataset(
-            texts=Texts(buffer, counts_to_indptr(sizes)),
-            labels=Ragged.concatenate(self._label_parts),
-            label_names=self._table.strings(),
+        labels = Ragged(counts_to_indptr(self._label_counts), np.asarray(self._labels))
+        if self._weights:
+            self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
+            labels = replace(labels, weights=np.asarray(self._weights))
+        if not self.keep_repeats:
+            labels = drop_repeated_labels(labels, len(self._label_ids), self.report)
+        dataset = Dataset(
+            texts=Texts(np.frombuffer(self._text_bytes, np.uint8), counts_to_indptr(self._text_sizes)),
+            labels=labels,
+            label_names=list(self._label_ids),
             times=np.asarray(self._times) if self._times else None,
             report=self.report,
         )
+        count_empty_rows(dataset)
+        return dataset
+
+
+def drop_repeated_labels(labels: Ragged, n_labels: int, report: ReadReport) -> Ragged:
+    """Keep the first of several equal labels in a row, and count the others in the report."""
+    is_first = first_in_row(labels.indptr, labels.values, n_labels)
+    report.repeated_labels += int(len(is_first) - np.count_nonzero(is_first))
+    return labels.keep(is_first)
+
+
+def count_empty_rows(dataset: Dataset) -> None:
+    """Count empty texts and texts without labels in the data set's report."""
+    if dataset.features is None:
+        dataset.report.empty_texts += int(np.count_nonzero(dataset.texts.sizes == 0))
+    dataset.report.texts_without_labels += int(np.count_nonzero(dataset.labels.counts == 0))

@@ -1,4 +1,4 @@
-"""Small histograms of counts: how many words a text has, how many texts a label has; and their bars."""
+"""Histograms of counts, such as words per text or texts per label, and their bar charts as text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 BLOCKS = "▏▎▍▌▋▊▉█"
-# Steps a reader of short texts asks about: the papers' 4 and 8 words, the 32 at which encoders cut.
+# With the papers' 4 and 8 words, and the 32 words at which encoders truncate.
 WORD_STEPS = (0, 1, 3, 5, 7, 9, 13, 17, 33, 100)
 LABEL_STEPS = (0, 1, 2, 3, 4, 5, 10, 30, 100)
-# Label frequencies span all magnitudes: two steps for every power of ten.
+# Label frequencies span orders of magnitude: two steps per power of ten.
 FREQUENCY_STEPS = (0, 1, 2, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """How many values lie from `first` to `last`, both included; the last bucket of all may be open."""
+    """The number of values from `first` to `last`, both included. `last` is None in a bucket without upper bound."""
 
     first: int
     last: int | None
@@ -31,12 +31,12 @@ class Bucket:
             return f"{_short(self.first)}+"
         if self.first == self.last:
             return _short(self.first)
-        # Thousands are rounded: 1K–3K goes to 2,999.
+        # Thousands are rounded: 1K–3K ends at 2,999.
         return f"{_short(self.first)}–{_short(self.last if self.last < 1000 else self.last + 1)}"
 
 
 def histogram(values: np.ndarray, steps: Sequence[int]) -> list[Bucket]:
-    """Count values, none below the first step, between one step and the next; empty ends are left out.
+    """Count the values between one step and the next, without the empty buckets at both ends.
 
     >>> [(bucket.name, bucket.count) for bucket in histogram(np.array([1, 2, 2, 7]), (0, 1, 2, 3, 10))]
     [('1', 1), ('2', 2), ('3–9', 1)]
@@ -49,43 +49,33 @@ def histogram(values: np.ndarray, steps: Sequence[int]) -> list[Bucket]:
 
 
 def words_per_text(counts: np.ndarray) -> dict[str, Any]:
-    """How many texts have how many words, as JSON holds it."""
+    """The distribution of words per text, for a JSON file."""
     buckets = [{"name": bucket.name, "count": bucket.count} for bucket in histogram(counts, WORD_STEPS)]
     return {"histogram": buckets, "mean": float(counts.mean()), "median": float(np.median(counts))}
 
 
 def chart(title: str, buckets: Sequence[Bucket], width: int) -> list[str]:
-    """Lines of exactly `width` characters: each bucket's name, a bar, and its share of all values."""
-    names = max((len(bucket.name) for bucket in buckets), default=0)
+    """Lines of exactly `width` characters: the name of each bucket, a bar, and its share of all values."""
+    name_width = max((len(bucket.name) for bucket in buckets), default=0)
     total = sum(bucket.count for bucket in buckets)
     highest = max((bucket.count for bucket in buckets), default=0)
-    room = width - names - len(" 100 %") - 1
+    bar_width = width - name_width - len(" 100 %") - 1
     lines = [title[:width].ljust(width)]
     for bucket in buckets:
-        bar = _bar(bucket.count / highest, room)
-        lines.append(f"{bucket.name:>{names}} {bar:<{room}}{_percent(bucket.count, total):>6}")
+        # In eighths of a character, and at least one of them if there is anything to show.
+        eighths = max(round(8 * bar_width * bucket.count / highest), min(bucket.count, 1))
+        bar = BLOCKS[-1] * (eighths // 8) + (BLOCKS[eighths % 8 - 1] if eighths % 8 else "")
+        percent = "<1 %" if 0 < 200 * bucket.count < total else f"{100 * bucket.count / total:.0f} %"
+        lines.append(f"{bucket.name:>{name_width}} {bar:<{bar_width}}{percent:>6}")
     return lines
 
 
 def side_by_side(charts: Sequence[Sequence[str]], gap: str = "   ") -> list[str]:
-    """Charts next to each other, each as wide as its first line."""
+    """Charts beside each other, each as wide as its first line."""
     columns = [[line.ljust(len(lines[0])) for line in lines] for lines in charts]
     blank = [" " * len(lines[0]) for lines in charts]
-    return [
-        gap.join(line or empty for line, empty in zip(row, blank, strict=True)).rstrip()
-        for row in itertools.zip_longest(*columns)
-    ]
-
-
-def _bar(part: float, room: int) -> str:
-    """A bar over this part of the room, in eighths of a character; never nothing where there is something."""
-    eighths = max(round(part * room * len(BLOCKS)), 1 if part > 0 else 0)
-    full, rest = divmod(eighths, len(BLOCKS))
-    return BLOCKS[-1] * full + (BLOCKS[rest - 1] if rest else "")
-
-
-def _percent(count: int, total: int) -> str:
-    return "<1 %" if 0 < 200 * count < total else f"{100 * count / total:.0f} %"
+    rows = itertools.zip_longest(*columns)
+    return [gap.join(line or empty for line, empty in zip(row, blank, strict=True)).rstrip() for row in rows]
 
 
 def _short(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Complete lines of a file in large blocks, with their line numbers; a monstrous line is reported, not held."""
+"""Complete lines of a file in large blocks, with line numbers. Overlong lines are reported and never held in memory."""
 
 from __future__ import annotations
 
@@ -8,69 +8,72 @@ from pathlib import Path
 
 from shortlist.background import in_background
 from shortlist.data.options import ReadOptions
-from shortlist.data.report import Report
+from shortlist.data.read_report import ReadReport
 from shortlist.errors import DataError
-from shortlist.files import STANDARD_INPUT, DamagedFileError, blocks_of, stored_size
 from shortlist.progress import Progress
+from shortlist.streams import STANDARD_INPUT, DamagedFileError, file_size, read_blocks, stream_name
 
 LONGEST_LINE = 16 << 20
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BAD_BYTES = "shortlist-bad-bytes"
 COMPLETE_FILE = "a complete file"
-FETCH_AGAIN = "Fetch or write it again, or keep the lines before the damage with on_error='skip' (--on-error skip)."
+DAMAGE_ADVICE = (
+    "Download or create the file again, or keep the lines before the damage with on_error='skip' (--on-error skip)."
+)
 
 
-def name_of(path: str | Path) -> str:
-    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+def line_blocks(path: str | Path, report: ReadReport, options: ReadOptions) -> Iterator[tuple[bytes, int]]:
+    """Pairs of (lines, number of the first line). Every block ends with a newline, including the last one.
 
-
-def line_blocks(path: str | Path, report: Report, options: ReadOptions) -> Iterator[tuple[bytes, int]]:
-    """Pairs of (lines, number of the first): each block ends in a newline, the last one included.
-
-    Whatever the file's encoding, the lines are UTF-8; bytes that are not valid stay invalid in them.
-
-    A line of more than 16 MiB is a problem in the report, and an empty line in its place keeps the count.
-    So is a file that breaks off: what came before is kept.
+    The lines are UTF-8, whatever the encoding of the file; invalid bytes stay invalid. A line of more than 16 MiB is
+    reported and replaced by an empty line, so that line numbers stay right. A truncated file is reported after its
+    complete lines.
     """
-    with Progress(f"reading {Path(name_of(path)).name}", stored_size(path), "B", options.show_progress) as progress:
-        blocks = _as_utf8(blocks_of(path, progress.advance), options.encoding, name_of(path))
-        if str(path) != STANDARD_INPUT:  # a thread that waits for somebody to type cannot be stopped by Ctrl-C
+    name = stream_name(path)
+    with Progress(f"reading {Path(name).name}", file_size(path), "B", options.show_progress) as progress:
+        blocks = _to_utf8(read_blocks(path, progress.advance), options.encoding, name)
+        if str(path) != STANDARD_INPUT:  # Ctrl-C cannot stop a thread that waits for input
             blocks = in_background(blocks)
-        yield from _whole_lines(blocks, name_of(path), report)
+        yield from _complete_lines(blocks, name, report)
 
 
-def _as_utf8(blocks: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
+def first_line(path: Path) -> bytes:
+    """The first line of a file, whatever its encoding; empty for an empty file."""
+    # "utf-8-sig" instead of "utf-8", which refuses UTF-16.
+    blocks = line_blocks(path, ReadReport("skip"), ReadOptions(encoding="utf-8-sig", show_progress=False))
+    return next(blocks, (b"", 0))[0].partition(b"\n")[0]
+
+
+def _to_utf8(blocks: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
-        return _without_utf16(blocks, name)
-    # A lone surrogate in the text becomes bytes that are not valid UTF-8, so that the line can be named.
+        return _refuse_utf16(blocks, name)
+    # Undecodable bytes become lone surrogates, and these become invalid UTF-8, so that their line is reported.
     codecs.register_error(BAD_BYTES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
-    return _recoded(blocks, codecs.getincrementaldecoder(encoding)(BAD_BYTES))
+    return _recode(blocks, codecs.getincrementaldecoder(encoding)(BAD_BYTES))
 
 
-def _without_utf16(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The same blocks; but a file that begins as no UTF-8 does is one mistake, not one in every line."""
+def _refuse_utf16(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The same blocks. UTF-16 is one error here instead of an error in every line."""
     first = next(blocks, b"")
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{name}: looks like UTF-16: say encoding='utf-16' (--encoding utf-16).")
+        raise DataError(f"{name}: looks like UTF-16. Set encoding='utf-16' (--encoding utf-16).")
     yield first
     yield from blocks
 
 
-def _recoded(blocks: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
+def _recode(blocks: Iterator[bytes], decoder: codecs.IncrementalDecoder) -> Iterator[bytes]:
     for block in blocks:
         yield decoder.decode(block).encode(errors="surrogatepass")
     yield decoder.decode(b"", final=True).encode(errors="surrogatepass")
 
 
-def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator[tuple[bytes, int]]:
-    rest: list[bytes] = []  # the beginning of a line whose end has not come yet
+def _complete_lines(blocks: Iterator[bytes], name: str, report: ReadReport) -> Iterator[tuple[bytes, int]]:
+    rest: list[bytes] = []  # the start of a line whose end has not been read
     rest_size = 0
     number = 1
-    first = True
     try:
         for block in blocks:
-            if first:
-                block, first = block.removeprefix(BYTE_ORDER_MARK), False
+            if number == 1 and not rest:
+                block = block.removeprefix(codecs.BOM_UTF8)
             cut = block.rfind(b"\n") + 1
             if cut:
                 head_end = block.find(b"\n") + 1
@@ -85,10 +88,10 @@ def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator
             rest.append(block[cut:])
             rest_size += len(block) - cut
             if rest_size > LONGEST_LINE:
-                rest.clear()  # its size is remembered, its content is not
+                rest.clear()  # keep the size, drop the content
     except DamagedFileError as error:
-        # The last line may be cut in the middle: it is given up together with what never came.
-        report.add(name, number, error.what, COMPLETE_FILE, advice=FETCH_AGAIN)
+        # The last line may be incomplete and is dropped.
+        report.add(name, number, error.what, COMPLETE_FILE, advice=DAMAGE_ADVICE)
         return
     if rest_size > LONGEST_LINE:
         _report_long_line(report, name, number)
@@ -96,5 +99,5 @@ def _whole_lines(blocks: Iterator[bytes], name: str, report: Report) -> Iterator
         yield b"".join([*rest, b"\n"]), number
 
 
-def _report_long_line(report: Report, name: str, number: int) -> None:
-    report.add(name, number, f"the line is longer than {LONGEST_LINE >> 20} MiB", "one short text a line")
+def _report_long_line(report: ReadReport, name: str, number: int) -> None:
+    report.add(name, number, f"the line is longer than {LONGEST_LINE >> 20} MiB", "one short text per line")

@@ -1,4 +1,4 @@
-"""What a caller can say about how to read a source; the same for every format."""
+"""Options of reading, the same for every format."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from shortlist.data.report import OnError
+from shortlist.data.read_report import OnError
 from shortlist.errors import OptionError
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Fields are columns, too: `text` names a JSON field, a CSV column or a Parquet column.
+    """How to read a source. A field is a JSON field, a CSV column or a Parquet column.
 
-    text             where the text is; None when there is none to read (predictions, say)
-    labels           where the labels are; None when there are none to read
-    weights          where the labels' weights are (as many as labels), if anywhere
-    time             where a time is kept, for splitting by it
-    label_separator  how several labels are written in one string; in CSV and TSV ";" unless said otherwise
-    separator        between CSV columns ("," for .csv, tab for .tsv)
-    header           whether a CSV begins with column names; without, the first column is the text and the
-                     second the labels
-    quotes           whether quotes around a CSV field are not part of it
-    encoding         of text files
-    on_error         "raise" at the first bad line, or "skip" and list them in `dataset.report`
-    label_names      a file of readable names for labels; found by itself when it lies beside the data
+    text             field of the text; None to read no texts (for example, predictions)
+    labels           field of the labels; None to read no labels
+    weights          field of the label weights, one per label; None for no weights
+    time             field of the time, for splitting by time
+    label_separator  separator if all labels are in one string; ";" by default in CSV and TSV
+    separator        separator of CSV columns; "," for .csv and tab for .tsv by default
+    header           whether the first line of a CSV file has the column names; if not, the first column is the text
+                     and the second the labels
+    quotes           whether to remove the quotes around CSV fields
+    encoding         encoding of text files
+    on_error         "raise" an error at the first bad line, or "skip" bad lines and list them in `dataset.report`
+    label_names      file of display names for the labels; found automatically if it is beside the data
     """
 
     text: str | None = "text"
@@ -41,13 +41,12 @@ class ReadOptions:
     label_names: str | Path | None = None
     show_progress: bool = True
 
-    # In messages: which columns to name, and how.
-    columns: ClassVar[str] = "text and labels (--text, --labels)"
-    fields_said: ClassVar[str] = "text=, labels= (--text, --labels)"
+    # For error messages: how to choose other fields.
+    field_hint: ClassVar[str] = "Choose other fields with text= and labels= (--text, --labels)"
 
     @property
     def fields(self) -> list[str]:
-        """The fields that must be there."""
+        """The fields that every record must have."""
         return [field for field in (self.text, self.labels, self.weights, self.time) if field]
 
     def __post_init__(self) -> None:
@@ -57,8 +56,8 @@ class ReadOptions:
         if self.separator is not None and len(self.separator) != 1:
             raise OptionError(f"separator is {self.separator!r}; it must be one character")
         if self.label_separator == "":
-            raise OptionError("label_separator is empty; leave it out or give the character between labels")
+            raise OptionError("label_separator is empty; give the separator of the labels, or leave the option out")
         try:
             "".encode(self.encoding)
         except LookupError:
-            raise OptionError(f"encoding {self.encoding!r} is not known; try utf-8, latin-1 or utf-16") from None
+            raise OptionError(f"encoding {self.encoding!r} is unknown; try utf-8, latin-1 or utf-16") from None

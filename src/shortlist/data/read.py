@@ -1,22 +1,27 @@
-"""`read`: one function for every source. It finds out what it was given and hands over to the format."""
+"""`read`: one function for every source. It finds the format and calls its reader.
+
+A folder is either a benchmark with a train, validation and test part, or a set of shards of one format.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shortlist.data import repository
+from shortlist.data.arrow import read_frame, read_parquet
 from shortlist.data.builder import DatasetBuilder
+from shortlist.data.csv_files import SEPARATORS, read_csv
 from shortlist.data.dataset import Dataset
-from shortlist.data.jsonl import read_jsonl, row_of
-from shortlist.data.names import find_label_names, read_label_names
+from shortlist.data.jsonl import read_jsonl
+from shortlist.data.label_names import FILE_NAMES, find_label_names, read_label_names
 from shortlist.data.options import ReadOptions
-from shortlist.data.report import Report
-from shortlist.data.tables import read_csv, read_parquet, read_table
-from shortlist.data.values import BadRow
+from shortlist.data.read_report import ReadReport
+from shortlist.data.records import BadRow, parse_record
 from shortlist.errors import DataError, OptionError
-from shortlist.files import PACKED, STANDARD_INPUT
+from shortlist.streams import COMPRESSED_SUFFIXES, STANDARD_INPUT
 
 FORMATS = {
     ".jsonl": "jsonl",
@@ -26,97 +31,159 @@ FORMATS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
+PARTS = ("train", "validation", "test")
 
 
 def read(source: Any, part: str | None = None, *, format: str | None = None, **options: Any) -> Dataset:
     """Read texts and labels from a file, a folder, standard input ("-"), lists, or a data frame.
 
-    A file is JSON lines, CSV, TSV or Parquet by its name (or `format`), compressed or not. A folder is a
-    benchmark with parts (then `part` is "train", "validation" or "test"), or shards of one format. Lists
-    hold (text, labels) pairs or dictionaries. For the options see `ReadOptions`.
+    A file is JSON lines, CSV, TSV or Parquet, according to its name or to `format`, compressed or not.
+    A folder has parts (then `part` is "train", "validation" or "test"), or shards of one format. Lists contain
+    (text, labels) pairs or dictionaries. For the options see `ReadOptions`.
 
     >>> read([("red shoes", ["shoes"]), ("blue hat", ["hats"])])
     Dataset(2 texts, 2 labels, 2 pairs)
     """
-    chosen = _options(options)
+    for name in set(options) - set(ReadOptions.__dataclass_fields__):
+        known = list(ReadOptions.__dataclass_fields__)
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}."
+        raise OptionError(f"there is no read option {name!r}; {hint}")
+    read_options = ReadOptions(**options)
     if isinstance(source, (str, Path)):
-        return read_path(source, part, format, chosen)
+        return _read_path(source, part, format, read_options)
     for option, value in (("part", part), ("format", format)):
         if value is not None:
-            raise OptionError(f"{option} is for files and folders: leave out {option}={value!r}.")
+            raise OptionError(f"{option}={value!r} applies only to files and folders; leave it out.")
     if isinstance(source, Dataset):
         return source
-    builder = DatasetBuilder(Report(chosen.on_error))
+    builder = DatasetBuilder(ReadReport(read_options.on_error))
     if hasattr(source, "__arrow_c_stream__"):
-        read_table(source, builder, chosen)
+        read_frame(source, builder, read_options)
     elif isinstance(source, Iterable):
-        _read_rows(source, builder, chosen)
+        _read_rows(source, builder, read_options)
     else:
         raise DataError(
-            f"cannot read from {type(source).__name__}: expected a path, a list of (text, labels), or a data frame."
+            f"cannot read from {type(source).__name__}; expected a path, a list of (text, labels), or a data frame."
         )
-    dataset = builder.finish()
-    if chosen.label_names:
-        dataset.display_names = read_label_names(chosen.label_names)
-    return dataset
+    return _add_names(builder.finish(), None, read_options)
 
 
-def read_path(source: str | Path, part: str | None, format: str | None, options: ReadOptions) -> Dataset:
-    from shortlist.data.folders import read_folder
+def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
+    """Add the rows of one file to the builder."""
+    format = format or format_of(Path(path)) or "jsonl"
+    if format == "jsonl":
+        read_jsonl(path, builder, options)
+    elif format in SEPARATORS:
+        read_csv(path, builder, options, SEPARATORS[format])
+    elif format == "parquet":
+        read_parquet(path, builder, options)
+    else:
+        raise OptionError(f"format {format!r} is unknown; choose jsonl, csv, tsv or parquet.")
 
+
+def format_of(path: Path) -> str | None:
+    """The format that a file name stands for, compressed or not; None for an unknown name."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
+        suffixes.pop()
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def parts_of(folder: Path) -> list[str]:
+    """Which of train, validation and test a folder has; none for a folder of shards."""
+    return [part for part in PARTS if _find_part(folder, part) or repository.has_part(folder, part)]
+
+
+def _read_path(source: str | Path, part: str | None, format: str | None, options: ReadOptions) -> Dataset:
     path = Path(source)
-    if str(source) != STANDARD_INPUT and _is_folder(path):
-        return read_folder(path, part, format, options)
+    if str(source) == STANDARD_INPUT:
+        return _add_names(_read_files([path], format, options), None, options)
+    if _is_folder(path):
+        return _add_names(_read_folder(path, part, format, options), path, options)
     if part is not None:
-        raise OptionError(f"{path} is a file; parts are for folders: leave out part={part!r}.")
-    if format is None and format_of(path) is None and str(source) != STANDARD_INPUT:
-        from shortlist.data.repository import read_single_file
-
-        return _with_names(read_single_file(path, options), path.parent, options)
-    builder = DatasetBuilder(Report(options.on_error))
-    read_file(source, builder, options, format)
-    return _with_names(builder.finish(), None if str(source) == STANDARD_INPUT else path.parent, options)
+        raise OptionError(f"{path} is a file; only folders have parts: leave out part={part!r}.")
+    if format is None and format_of(path) is None:
+        dataset = repository.read_single_file(path, options)
+    else:
+        dataset = _read_files([path], format, options)
+    return _add_names(dataset, path.parent, options)
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError as error:  # a name that is too long, a folder above that may not be entered
+    except OSError as error:  # the name is too long, or a parent folder is not accessible
         raise DataError(f"{str(path)[:200]}: cannot be opened: {error.strerror}.") from None
 
 
-def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
-    """Add the rows of one file to the builder."""
-    kind = format or format_of(Path(path)) or "jsonl"
-    if kind == "jsonl":
-        read_jsonl(path, builder, options)
-    elif kind in ("csv", "tsv"):
-        read_csv(path, builder, options, "," if kind == "csv" else "\t")
-    elif kind == "parquet":
-        read_parquet(path, builder, options)
-    else:
-        raise OptionError(f"format {kind!r} is not known; choose jsonl, csv, tsv or parquet.")
+def _read_files(paths: list[Path], format: str | None, options: ReadOptions) -> Dataset:
+    builder = DatasetBuilder(ReadReport(options.on_error))
+    for path in paths:
+        read_file(path, builder, options, format)
+    return builder.finish()
 
 
-def format_of(path: Path) -> str | None:
-    """The format that a file's name speaks of, compression aside; None for any other name."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
-        suffixes.pop()
-    return FORMATS.get(suffixes[-1]) if suffixes else None
-
-
-def _options(options: dict[str, Any]) -> ReadOptions:
-    unknown = set(options) - set(ReadOptions.__dataclass_fields__)
-    if unknown:
-        known = ", ".join(ReadOptions.__dataclass_fields__)
-        raise OptionError(f"there is no option {sorted(unknown)[0]!r} for reading; the options are {known}.")
-    return ReadOptions(**options)
-
-
-def _with_names(dataset: Dataset, folder: Path | None, options: ReadOptions) -> Dataset:
+def _add_names(dataset: Dataset, folder: Path | None, options: ReadOptions) -> Dataset:
     names = options.label_names or (find_label_names(folder) if folder else None)
-    return dataset if names is None else replace(dataset, display_names=read_label_names(names))
+    if names is not None:
+        dataset.display_names = read_label_names(names)
+    return dataset
+
+
+def _read_folder(folder: Path, part: str | None, format: str | None, options: ReadOptions) -> Dataset:
+    parts = parts_of(folder)
+    if part is not None and part not in PARTS:
+        raise OptionError(f"part is {part!r}; choose one of {', '.join(PARTS)}.")
+    if part is None and len(parts) > 1:
+        raise DataError(f"{folder} has the parts {', '.join(parts)}: choose one with part= (--part).")
+    if part is not None and part not in parts:
+        raise DataError(f"{folder} has no {part} part; it has {', '.join(parts) or 'no parts'}.")
+    part = part or next(iter(parts), None)
+    location = _find_part(folder, part) if part else folder
+    if location is None:
+        return repository.read_part(folder, str(part), options)
+    paths = _find_shards(location, format) if location.is_dir() else [location]
+    if not paths:
+        raise DataError(
+            f"{folder}: found nothing to read. Expected train and test files (jsonl, csv, tsv, parquet, "
+            "compressed or not), shards of one format, or a data set of the Extreme Classification Repository."
+        )
+    return _read_files(paths, format, options)
+
+
+def _find_part(folder: Path, part: str) -> Path | None:
+    """`train.jsonl`, `train.csv.gz` and so on, or a folder `train` of shards."""
+    if (folder / part).is_dir():
+        return folder / part
+    files = [
+        path
+        for path in sorted(folder.glob(f"{part}.*"))
+        if format_of(path) and path.name.split(".")[0] == part and not repository.is_repository_json(path)
+    ]
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
+        raise DataError(f"{folder} has the {part} part more than once: {names}. Read one of the files by its name.")
+    return files[0] if files else None
+
+
+def _find_shards(folder: Path, format: str | None) -> list[Path]:
+    """The files of the given format, or of the only format in the folder."""
+    files = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file() and not path.name.startswith((".", "_")) and path.name not in FILE_NAMES
+    ]
+    if format is not None:
+        # Shards often have names such as part-00000: if no name tells a format, all files have the given one.
+        return [path for path in files if format_of(path) == format] or [path for path in files if not format_of(path)]
+    shards = [path for path in files if format_of(path)]
+    formats = sorted({str(format_of(path)) for path in shards})
+    if len(formats) > 1:
+        raise DataError(
+            f"{folder} has files of several formats ({', '.join(formats)}): choose one with format= (--from)."
+        )
+    return shards
 
 
 def _read_rows(rows: Iterable[Any], builder: DatasetBuilder, options: ReadOptions) -> None:
@@ -128,6 +195,6 @@ def _read_rows(rows: Iterable[Any], builder: DatasetBuilder, options: ReadOption
                 record = {str(options.text): row[0], str(options.labels): row[1]}
             else:
                 raise BadRow(f"an item of type {type(row).__name__}", "(text, labels) pairs or dictionaries")
-            builder.add_row(*row_of(record, options))
+            builder.add_row(*parse_record(record, options))
         except BadRow as bad:
             builder.report.add("the list", number, bad.what, bad.expected, unit="item")

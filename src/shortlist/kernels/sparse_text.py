@@ -1,22 +1,21 @@
-"""Reading the Extreme Classification Repository's sparse rows: `3:0.5 17:1.2`, with or without `l1,l2` first."""
+"""Parses sparse rows of the Extreme Classification Repository: `3:0.5 17:1.2`, with or without `label,label` first."""
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 SPACE, TAB, RETURN, NEWLINE, COMMA, COLON, DOT, MINUS, PLUS = 32, 9, 13, 10, 44, 58, 46, 45, 43
 
-LARGEST_VALUE = 3.4e38  # of float32, in which they are kept
+MAX_VALUE = 3.4e38  # of float32
 
-# What can be wrong with a row.
-FINE, NOT_A_PAIR, COLUMN_TOO_LARGE, LABEL_TOO_LARGE, NOT_A_LABEL = range(5)
-# What the counters count.
-ROWS, PAIRS, LABELS = range(3)
+# Error codes of a row.
+OK, NOT_A_PAIR, COLUMN_TOO_LARGE, LABEL_TOO_LARGE, NOT_A_LABEL = range(5)
 
 
 @njit(cache=True, nogil=True)
-def _whole_number(data, at):
-    """(value, position after it); -1 if there is no number."""
+def _parse_integer(data, at):
+    """The value, -1 if there is none, and the position after it."""
     value = 0
     start = at
     while 48 <= data[at] <= 57 and at - start < 18:
@@ -26,8 +25,8 @@ def _whole_number(data, at):
 
 
 @njit(cache=True, nogil=True)
-def _decimal_number(data, at):
-    """(value, position after it, whether there was one)."""
+def _parse_decimal(data, at):
+    """The value, the position after it, and whether there is one."""
     sign = 1.0
     if data[at] == MINUS or data[at] == PLUS:
         sign = -1.0 if data[at] == MINUS else 1.0
@@ -53,7 +52,7 @@ def _decimal_number(data, at):
         minus = data[at] == MINUS
         if minus or data[at] == PLUS:
             at += 1
-        exponent, after = _whole_number(data, at)
+        exponent, after = _parse_integer(data, at)
         if exponent < 0:
             return 0.0, at, False
         at = after
@@ -62,53 +61,53 @@ def _decimal_number(data, at):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _ends_a_field(byte):
+def _is_separator(byte):
     return byte == SPACE or byte == TAB or byte == RETURN or byte == NEWLINE
 
 
 @njit(cache=True, nogil=True)
-def _read_labels(data, at, n_labels, labels, count):
-    """`l1,l2,…` up to a space; (wrong, position, labels so far)."""
-    if _ends_a_field(data[at]):
-        return FINE, at, count
+def _parse_labels(data, at, n_labels, labels, count):
+    """`label,label,…` up to a separator. Returns the error code, the position, and the labels so far."""
+    if _is_separator(data[at]):
+        return OK, at, count
     start = at
     before = count
     while True:
-        label, at = _whole_number(data, at)
+        label, at = _parse_integer(data, at)
         if label < 0:
             return NOT_A_LABEL, at, count
         if count == before and data[at] == COLON:
-            return FINE, start, count  # no labels, and not even the space that should be in their place
+            return OK, start, count  # no labels, and not the leading space either
         if label >= n_labels:
             return LABEL_TOO_LARGE, at, count
         labels[count] = label
         count += 1
-        if _ends_a_field(data[at]):
-            return FINE, at, count
+        if _is_separator(data[at]):
+            return OK, at, count
         if data[at] != COMMA:
             return NOT_A_LABEL, at, count
         at += 1
 
 
 @njit(cache=True, nogil=True)
-def _read_pairs(data, at, n_columns, columns, values, count):
-    """`column:value` or plain `column` up to the end of the line; (wrong, pairs so far)."""
+def _parse_pairs(data, at, n_columns, columns, values, count):
+    """`column:value` or just `column`, up to the end of the line. Returns the error code and the pairs so far."""
     while True:
         while data[at] == SPACE or data[at] == TAB or data[at] == RETURN:
             at += 1
         if data[at] == NEWLINE:
-            return FINE, count
-        column, at = _whole_number(data, at)
+            return OK, count
+        column, at = _parse_integer(data, at)
         if column < 0:
             return NOT_A_PAIR, count
         if column >= n_columns:
             return COLUMN_TOO_LARGE, count
         value = 1.0
         if data[at] == COLON:
-            value, at, fine = _decimal_number(data, at + 1)
-            if not fine or not abs(value) <= LARGEST_VALUE:
+            value, at, is_number = _parse_decimal(data, at + 1)
+            if not is_number or not abs(value) <= MAX_VALUE:
                 return NOT_A_PAIR, count
-        if not _ends_a_field(data[at]):
+        if not _is_separator(data[at]):
             return NOT_A_PAIR, count
         columns[count] = column
         values[count] = value
@@ -116,39 +115,45 @@ def _read_pairs(data, at, n_columns, columns, values, count):
 
 
 @njit(cache=True, nogil=True)
-def read_sparse_rows(
-    data,
-    with_labels,
-    n_labels,
-    n_columns,
-    labels,
-    label_counts,
-    columns,
-    values,
-    pair_counts,
-    wrong,
-    counters,
-):
-    """Every line of `data`, which ends in a newline, becomes a row; a wrong one is empty and marked."""
+def parse_rows(data, n_lines, n_labels, n_columns):
+    """Parse all lines of `data`, which ends with a newline. Bad rows are empty and have an error code.
+
+    n_labels  number of labels if each line starts with its labels; -1 if it does not
+
+    Returns columns and values of all rows, the number of them per row, the labels of all rows, the number of them per
+    row, and the error codes.
+    """
+    # Every label and every pair takes at least two bytes, including the separator.
+    capacity = len(data) // 2 + 1
+    columns, values = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
+    labels = np.empty(capacity if n_labels >= 0 else 0, np.int32)
+    pair_counts, label_counts = np.zeros(n_lines, np.int64), np.zeros(n_lines, np.int64)
+    errors = np.zeros(n_lines, np.int64)
     at = 0
-    while at < len(data):
-        row, pairs, label_count = counters[ROWS], counters[PAIRS], counters[LABELS]
-        what = FINE
-        labels_now = label_count
-        pairs_now = pairs
-        if with_labels:
-            what, at, labels_now = _read_labels(data, at, n_labels, labels, label_count)
-        if what == FINE:
-            what, pairs_now = _read_pairs(data, at, n_columns, columns, values, pairs)
-        if what != FINE:
-            labels_now = label_count
-            pairs_now = pairs
-        wrong[row] = what
-        label_counts[row] = labels_now - label_count
-        pair_counts[row] = pairs_now - pairs
-        counters[ROWS] = row + 1
-        counters[PAIRS] = pairs_now
-        counters[LABELS] = labels_now
+    n_pairs = 0
+    n_labels_read = 0
+    for row in range(n_lines):
+        error = OK
+        pairs_end = n_pairs
+        labels_end = n_labels_read
+        if n_labels >= 0:
+            error, at, labels_end = _parse_labels(data, at, n_labels, labels, n_labels_read)
+        if error == OK:
+            error, pairs_end = _parse_pairs(data, at, n_columns, columns, values, n_pairs)
+        if error == OK:
+            label_counts[row] = labels_end - n_labels_read
+            pair_counts[row] = pairs_end - n_pairs
+            n_labels_read = labels_end
+            n_pairs = pairs_end
+        errors[row] = error
         while data[at] != NEWLINE:
             at += 1
         at += 1
+    return (
+        columns[:n_pairs].copy(),
+        values[:n_pairs].copy(),
+        pair_counts,
+        labels[:n_labels_read].copy(),
+        label_counts,
+        errors,
+    )

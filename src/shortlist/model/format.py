@@ -16,7 +16,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
-from shortlist.files import ArrayFacts, safetensors_header
+from shortlist.files import ArrayInfo, safetensors_header
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 4
@@ -164,7 +164,7 @@ def arrays_of(content: Any, path: Path) -> Arrays:
         ) from None
 
 
-def _array(data: np.ndarray, facts: ArrayFacts) -> np.ndarray:
+def _array(data: np.ndarray, facts: ArrayInfo) -> np.ndarray:
     begin, end = facts.data_offsets
     array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
     if not array.flags.aligned:  # every compiled loop would be compiled again for it

@@ -15,13 +15,13 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
-from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
 from shortlist.model.ensemble import best_of_means
 from shortlist.odds import log_odds
 from shortlist.stages.calibration import Calibration
 from shortlist.stages.pipeline import Pipeline, n_inputs
+from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
     from shortlist.text import Tokenizer, Vocabulary

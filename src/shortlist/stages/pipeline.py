@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import Ragged
-from shortlist.data.texts import Texts
 from shortlist.errors import ModelError, OptionError
 from shortlist.kernels.threads import run_shares, use_cores
 from shortlist.stages.candidates import CandidateStage
@@ -17,6 +16,7 @@ from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
 from shortlist.stages.reranker import Reranker
 from shortlist.text import Vocabulary
+from shortlist.text.texts import Texts
 
 TEXTS_PER_BLOCK = 512
 

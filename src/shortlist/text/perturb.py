@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
+from shortlist.text.texts import Texts
 from shortlist.text.tokenizer import Tokenizer
 
 # Share of the words that are dropped or misspelt. At least one word per text is never dropped.

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from shortlist.errors import DataError, OptionError
-from shortlist.files import blocks_of, stored_size
 from shortlist.progress import Progress
+from shortlist.streams import file_size, read_blocks
 
 log = logging.getLogger("shortlist")
 
@@ -61,7 +61,7 @@ def load_vectors(
     elif vocabulary_path is not None:
         raise OptionError(f"{path}: vocabulary_path is for .npy files; a text file contains its words. Leave it out.")
     else:
-        with Progress("loading word vectors", stored_size(path), "B") as progress:
+        with Progress("loading word vectors", file_size(path), "B") as progress:
             vectors = _load_text(path, wanted, progress.advance)
     found = wanted.state != NOT_FOUND
     missing = np.flatnonzero(~found).tolist()
@@ -186,7 +186,7 @@ def _read_header(path: Path, line: bytes) -> tuple[int | None, int]:
 def _lines(path: Path, on_bytes: Callable[[int], None] = lambda size: None) -> Generator[bytes]:
     """Yield the lines of the file without line ends; holds a few blocks and one line in memory."""
     rest = b""
-    for n, block in enumerate(blocks_of(path, on_bytes)):
+    for n, block in enumerate(read_blocks(path, on_bytes)):
         if n == 0:
             block = block.removeprefix(b"\xef\xbb\xbf")
             start = block[:BINARY_SAMPLE]

@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from shortlist.arrays import counts_to_indptr
-from shortlist.data.texts import Texts
 from shortlist.errors import OptionError
 from shortlist.kernels.strings import unpack
 from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_rows, cut_pieces, split_words
+from shortlist.text.texts import Texts
 
 Split = Literal["words", "whitespace"]
 Normalisation = Literal["NFKC", "NFC", "none"]

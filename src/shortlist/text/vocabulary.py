@@ -16,11 +16,12 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.background import in_background
-from shortlist.data.texts import Texts
 from shortlist.errors import DataError, OptionError
-from shortlist.files import open_binary, write_atomically
+from shortlist.files import write_atomically
 from shortlist.kernels.strings import StringTable
 from shortlist.kernels.words import look_up, read_counts
+from shortlist.streams import open_binary
+from shortlist.text.texts import Texts
 from shortlist.text.tokenizer import Tokenizer
 
 TEXTS_PER_BLOCK = 16_384

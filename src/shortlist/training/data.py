@@ -10,7 +10,6 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.data.texts import Texts
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.labels.centroids import label_centroids
@@ -18,6 +17,7 @@ from shortlist.labels.tree import LabelTree
 from shortlist.lazy import sparse
 from shortlist.recipes.options import Options
 from shortlist.text import TfIdf, Tokenizer, Vocabulary, learn_vectors, load_vectors
+from shortlist.text.texts import Texts
 
 log = logging.getLogger("shortlist")
 

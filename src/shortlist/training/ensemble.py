@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data.dataset import Dataset
-from shortlist.data.report import Report
+from shortlist.data.read_report import ReadReport
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
 from shortlist.model.folder import load
 from shortlist.model.model import Model
@@ -148,7 +148,7 @@ class _Member:
 
 def _train_at_once(members: list[_Member], dataset: Dataset, at_once: int) -> None:
     """Train members in processes of their own. If one fails, or on Ctrl-C, all are stopped in an orderly way."""
-    dataset = replace(dataset, report=Report())  # the other process has no use for it
+    dataset = replace(dataset, report=ReadReport())  # the other process has no use for it
     waiting = list(members)
     running: list[_Process] = []
     n_starting = min(at_once, len(waiting))

@@ -1,26 +1,39 @@
-"""The ICD-10 demo data, built from the real package: what the split promises, and what it refuses to do."""
+"""The demo's ICD-10 data, built from the real package: what the split guarantees, and what `build` refuses to do."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from shortlist.data import read
 from shortlist.data.describe import describe
-from shortlist.data.icd10 import build
-from shortlist.errors import DataError, MissingExtraError, OptionError
+from shortlist.errors import DataError, OptionError
 
 pytestmark = pytest.mark.slow
 
 icd = pytest.importorskip("simple_icd_10_cm")
 
+
+def import_demo(name: str):
+    """A module of the demo folder, which is not a package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "demo" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module
+    spec.loader.exec_module(module)
+    return module
+
+
+build = import_demo("icd10").build
+
 FILES = ["about.json", "label_names.json", "test.jsonl.gz", "train.jsonl.gz"]
 
 
-def fold(text: str) -> str:
+def normalize(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
@@ -43,13 +56,13 @@ def test(folder):
 
 
 @pytest.fixture(scope="module")
-def own_codes():
-    """Which codes each wording is one of, from the package itself."""
+def codes_of():
+    """The codes of each text, from the package itself."""
     codes: dict[str, set[str]] = {}
     for code in icd.get_all_codes():
         texts = [icd.get_description(code, True), icd.get_description(code)]
         for text in [*texts, *icd.get_inclusion_term(code, True), *icd.get_inclusion_term(code)]:
-            codes.setdefault(fold(text), set()).add(code)
+            codes.setdefault(normalize(text), set()).add(code)
     return codes
 
 
@@ -57,7 +70,7 @@ def test_about_says_what_was_built(folder, train, test):
     about = json.loads((folder / "about.json").read_text())
     assert sorted(path.name for path in folder.iterdir()) == FILES
     assert (about["train_texts"], about["test_texts"], about["labels"]) == (len(train), len(test), train.n_labels)
-    assert (about["seed"], about["test_share"]) == (3, 0.2)
+    assert (about["seed"], about["test_fraction"]) == (3, 0.2)
     assert about["source"].startswith("simple-icd-10-cm ")
 
 
@@ -70,41 +83,41 @@ def test_every_code_is_a_label_with_a_name(train):
 
 
 def test_no_test_text_was_seen_in_training(train, test):
-    seen = {fold(text) for text in train.texts}
+    seen = {normalize(text) for text in train.texts}
     assert len(seen) == len(train)
-    assert not any(fold(text) in seen for text in test.texts)
-    against = describe(train, test).parts["test"].against_train
-    assert (against.texts_in_train, against.wordings_in_train, against.labels_not_in_train) == (0, 0, 0)
+    assert not any(normalize(text) in seen for text in test.texts)
+    against = describe(train, test).parts["test"]["against_train"]
+    assert (against["texts_in_train"], against["word_sequences_in_train"], against["labels_not_in_train"]) == (0, 0, 0)
 
 
-def test_every_description_is_in_training_and_test_texts_are_other_wordings(train, test):
-    seen = {fold(text) for text in train.texts}
+def test_all_descriptions_are_in_training_and_test_texts_are_inclusion_terms(train, test):
+    seen = {normalize(text) for text in train.texts}
     for code in icd.get_all_codes():
         if not icd.is_chapter_or_block(code):
-            assert fold(icd.get_description(code)) in seen
-    terms = {fold(term) for code in icd.get_all_codes() for term in icd.get_inclusion_term(code)}
-    assert all(fold(text) in terms for text in test.texts)
+            assert normalize(icd.get_description(code)) in seen
+    terms = {normalize(term) for code in icd.get_all_codes() for term in icd.get_inclusion_term(code)}
+    assert all(normalize(text) in terms for text in test.texts)
     assert len(test) == pytest.approx(0.2 * len(terms), rel=0.1)
 
 
-def test_labels_are_the_codes_and_all_above_them(test, own_codes):
+def test_labels_are_the_codes_and_their_ancestors(test, codes_of):
     for row, text in enumerate(test.texts):
-        codes = own_codes[fold(text)]
-        above = {ancestor for code in codes for ancestor in icd.get_ancestors(code)}
-        expected = {f"chapter {code}" if code.isdigit() else code for code in codes | above}
+        codes = codes_of[normalize(text)]
+        ancestors = {ancestor for code in codes for ancestor in icd.get_ancestors(code)}
+        expected = {f"chapter {code}" if code.isdigit() else code for code in codes | ancestors}
         assert set(test.labels_of(row)) == expected
         assert test.labels_of(row)[0] in codes
 
 
 def test_merged_texts_have_the_labels_of_all_their_codes(train):
-    """A08.39 is described in the same words as A08.3 above it; a lone category as its block."""
+    """A08.39 has the description of its parent A08.3; a category alone in its block has that of the block."""
     rows = {text: row for row, text in enumerate(train.texts)}
     assert train.labels_of(rows["Other viral enteritis"]) == ["A08.3", "A08", "A00-A09", "chapter 1", "A08.39"]
     hiv = train.labels_of(rows["Human immunodeficiency virus [HIV] disease"])
     assert hiv == ["B20", "chapter 1"]
 
 
-def test_blocks_and_chapters_do_not_spell_out_their_codes(train):
+def test_block_and_chapter_texts_do_not_contain_code_ranges(train):
     assert not [text for text in train.texts if re.search(r"\([A-Z]\d\w(-[A-Z]\d\w)?\)$", text)]
     assert "Intestinal infectious diseases" in set(train.texts)
     assert "Heparin induced thrombocytopenia (HIT)" in set(train.texts)
@@ -112,12 +125,12 @@ def test_blocks_and_chapters_do_not_spell_out_their_codes(train):
 
 @pytest.fixture
 def one_chapter(monkeypatch):
-    """The infectious diseases alone, which are quickly built."""
+    """The infectious diseases alone, which build quickly."""
     codes = ["1", *icd.get_descendants("1")]
     monkeypatch.setattr(icd, "get_all_codes", lambda: codes)
 
 
-def test_same_seed_same_bytes_and_a_set_built_before_is_replaced(tmp_path, one_chapter):
+def test_same_seed_gives_same_bytes_and_rebuilding_replaces_the_folder(tmp_path, one_chapter):
     build(tmp_path / "one", seed=5)
     first = {name: (tmp_path / "one" / name).read_bytes() for name in FILES}
     build(tmp_path / "one", seed=6)
@@ -127,9 +140,9 @@ def test_same_seed_same_bytes_and_a_set_built_before_is_replaced(tmp_path, one_c
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
-def test_another_seed_and_share_hold_out_others(tmp_path, one_chapter):
-    (tmp_path / "b").mkdir()  # an empty folder is taken, too
-    few, many = build(tmp_path / "a", seed=1), build(tmp_path / "b", seed=2, test_share=0.4)
+def test_seed_and_fraction_decide_what_is_held_out(tmp_path, one_chapter):
+    (tmp_path / "b").mkdir()  # an empty folder is accepted
+    few, many = build(tmp_path / "a", seed=1), build(tmp_path / "b", seed=2, test_fraction=0.4)
     assert many.test_texts == pytest.approx(2 * few.test_texts, abs=1)
     assert few.train_texts + few.test_texts == many.train_texts + many.test_texts
     assert few.labels == many.labels
@@ -138,8 +151,8 @@ def test_another_seed_and_share_hold_out_others(tmp_path, one_chapter):
 
 
 @pytest.mark.parametrize("names", [["notes.txt"], ["train.jsonl.gz"], FILES, [*FILES, "notes.txt"]])
-def test_a_folder_with_something_else_is_left_alone(tmp_path, names):
-    """Also when the files are called like ours: the data may be the user's own."""
+def test_a_folder_with_other_content_is_not_touched(tmp_path, names):
+    """Even if the files have our names: they may be the user's own data."""
     for name in names:
         (tmp_path / name).write_text("mine")
     with pytest.raises(DataError, match="not empty"):
@@ -147,7 +160,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path, names):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "mine")
 
 
-def test_files_added_to_a_built_set_are_not_lost(tmp_path, folder):
+def test_files_added_to_a_built_folder_are_not_lost(tmp_path, folder):
     for name in FILES:
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "notes.txt").write_text("mine")
@@ -155,20 +168,13 @@ def test_files_added_to_a_built_set_are_not_lost(tmp_path, folder):
         build(tmp_path)
 
 
-def test_a_file_in_the_way(tmp_path):
+def test_target_is_a_file(tmp_path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(DataError, match="is a file"):
         build(tmp_path / "out")
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, float("nan")])
-def test_a_share_that_makes_no_sense(tmp_path, share):
-    with pytest.raises(OptionError, match="test_share"):
-        build(tmp_path, test_share=share)
-
-
-def test_without_the_package_the_message_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "simple_icd_10_cm", None)
-    with pytest.raises(MissingExtraError, match=r'ICD-10.*pip install "shortlist\[icd10\]"'):
-        build(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("fraction", [0, 1, -0.2, 1.5, float("nan")])
+def test_invalid_fraction(tmp_path, fraction):
+    with pytest.raises(OptionError, match="test_fraction"):
+        build(tmp_path, test_fraction=fraction)

@@ -1,4 +1,4 @@
-"""Many short strings in one byte array: a tenth of the memory of a list, and open to compiled loops."""
+"""Many short strings in one byte array: a tenth of the memory of a list, and readable by compiled kernels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from shortlist.errors import DataError
 from shortlist.kernels.ragged import copy_rows
 from shortlist.kernels.strings import pack, unpack
 
+TEXTS_PER_BLOCK = 10_000
+
 
 class Texts(Sequence[str]):
-    """A read-only sequence of strings: text i is `buffer[offsets[i]:offsets[i + 1]]`, in UTF-8."""
+    """A read-only sequence of strings: text i is `buffer[offsets[i]:offsets[i + 1]]` in UTF-8."""
 
     def __init__(self, buffer: np.ndarray, offsets: np.ndarray) -> None:
         self.buffer = buffer
@@ -25,24 +27,24 @@ class Texts(Sequence[str]):
         if isinstance(strings, Texts):
             return strings
         if isinstance(strings, str):
-            raise DataError("one text where a list of texts was expected; put it into a list.")
+            raise DataError("got one text; expected a list of texts. Put the text into a list.")
         strings = list(strings)
         try:
             return Texts(*pack(strings))
         except (UnicodeEncodeError, AttributeError):
-            row, text = next((i, text) for i, text in enumerate(strings) if not _is_text(text))
+            valid = (isinstance(text, str) and is_valid_text(text) for text in strings)
+            row = next(row for row, is_valid in enumerate(valid) if not is_valid)
             raise DataError(
-                f"item {row + 1} of the texts is {text!r:.60}; expected texts, without half surrogate pairs."
+                f"item {row + 1} of the texts is {strings[row]!r:.60}; expected strings without lone surrogates."
             ) from None
 
     @staticmethod
     def concatenate(parts: Sequence[Texts]) -> Texts:
         """The texts of all parts, one part after the other."""
-        buffers = [part.buffer[part.offsets[0] : part.offsets[-1]] for part in parts]
-        sizes = [part.sizes for part in parts]
         if not parts:
             return Texts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-        return Texts(np.concatenate(buffers), counts_to_indptr(np.concatenate(sizes)))
+        buffers = [part.buffer[part.offsets[0] : part.offsets[-1]] for part in parts]
+        return Texts(np.concatenate(buffers), counts_to_indptr(np.concatenate([part.sizes for part in parts])))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -58,13 +60,13 @@ class Texts(Sequence[str]):
                 return Texts(self.buffer, self.offsets[start : max(start, stop) + 1])
             return self.take(np.arange(start, stop, step))
         if not -len(self) <= index < len(self):
-            raise IndexError(f"text {index} of {len(self)}")
+            raise IndexError(f"text {index} is out of range ({len(self)} texts)")
         index %= len(self)
         return self.buffer[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), 10_000):
-            yield from unpack(self.buffer, self.offsets[start : start + 10_001])
+        for start in range(0, len(self), TEXTS_PER_BLOCK):
+            yield from unpack(self.buffer, self.offsets[start : start + TEXTS_PER_BLOCK + 1])
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -80,7 +82,7 @@ class Texts(Sequence[str]):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Bytes of each text."""
+        """The size of each text in bytes."""
         return np.diff(self.offsets)
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Texts:
@@ -92,8 +94,12 @@ class Texts(Sequence[str]):
         return Texts(buffer, offsets)
 
 
-def _is_text(value: object) -> bool:
+def is_valid_text(value: str) -> bool:
+    """Whether a string can be encoded as UTF-8. Undecodable bytes became lone surrogates, which cannot."""
+    if value.isascii():
+        return True
     try:
-        return isinstance(value, str) and value.encode() is not None
+        value.encode()
     except UnicodeEncodeError:
         return False
+    return True

@@ -1,4 +1,4 @@
-"""Readable names for labels that are codes: `label_names.json`, or a file of two columns."""
+"""Display names for labels that are codes, from `label_names.json` or a file of two columns."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from pathlib import Path
 import msgspec
 
 from shortlist.errors import DataError
-from shortlist.files import blocks_of
+from shortlist.streams import COMPRESSED_SUFFIXES, read_blocks
 
-FOUND_BESIDE = [f"label_names{kind}{packed}" for kind in (".json", ".tsv", ".csv") for packed in ("", ".gz", ".zst")]
+FILE_NAMES = [
+    f"label_names{suffix}{compressed}"
+    for suffix in (".json", ".tsv", ".csv")
+    for compressed in ("", *COMPRESSED_SUFFIXES)
+]
 
 
 def find_label_names(folder: Path) -> Path | None:
-    """A file of label names in this folder, if there is one."""
-    return next((folder / name for name in FOUND_BESIDE if (folder / name).is_file()), None)
+    """The file of label names in a folder, if there is one."""
+    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
 
 
 def read_label_names(path: str | Path) -> dict[str, str]:
-    """{label: readable name} from a JSON object or from two columns (tab or comma)."""
-    content = b"".join(blocks_of(path))
+    """{label: display name}, from a JSON object or from two columns separated by a tab or a comma."""
+    content = b"".join(read_blocks(path))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -30,18 +34,14 @@ def read_label_names(path: str | Path) -> dict[str, str]:
         try:
             return msgspec.json.decode(text, type=dict[str, str])
         except msgspec.DecodeError as error:
-            raise DataError(f'{path}: {error}; expected one JSON object {{"label": "readable name", …}}.') from None
+            raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
     separator = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: dict[str, str] = {}
     try:
-        for row in rows:
-            if not row:
-                continue
+        for row in filter(None, rows):
             if len(row) != 2:
-                raise DataError(
-                    f"{path}, line {rows.line_num}: {len(row)} columns; expected two, the label and its name."
-                )
+                raise DataError(f"{path}, line {rows.line_num}: {len(row)} columns; expected a label and its name.")
             names[row[0]] = row[1]
     except csv.Error as error:
         raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None

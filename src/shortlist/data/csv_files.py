@@ -1,0 +1,166 @@
+"""CSV and TSV files, read with the standard library."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from shortlist.data.builder import DatasetBuilder
+from shortlist.data.lines import LONGEST_LINE, line_blocks
+from shortlist.data.options import ReadOptions
+from shortlist.data.records import VALID_TEXT, BadRow, parse_record, split_labels
+from shortlist.errors import DataError
+from shortlist.streams import stream_name
+from shortlist.text.texts import is_valid_text
+
+LABEL_SEPARATOR = ";"
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+# A longer record is taken for one with an unclosed quote.
+MAX_LINES_PER_RECORD = 10_000
+MAX_RECORD_SIZE = 1 << 20
+
+
+def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, separator: str) -> None:
+    name = stream_name(path)
+    label_separator = options.label_separator or LABEL_SEPARATOR
+    options = replace(options, label_separator=label_separator)
+    for number, record in csv_records(line_blocks(path, builder.report, options), name, options, separator):
+        try:
+            if isinstance(record, BadRow):
+                raise record
+            if options.weights:
+                record[options.weights] = _parse_weights(record[options.weights], label_separator)
+            builder.add_row(*parse_record(record, options))
+        except BadRow as bad:
+            builder.report.add(name, number, bad.what, bad.expected)
+
+
+def csv_records(
+    blocks: Iterator[tuple[bytes, int]], name: str, options: ReadOptions, separator: str
+) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+    """The number of the first line of each record, and the record or why it is not valid."""
+    separator = options.separator or separator
+    csv.field_size_limit(LONGEST_LINE)
+    lines = _RecordLines(_decode_lines(blocks))
+    # Strict: otherwise an unclosed quote silently turns the rest of the file into one label.
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE
+    rows = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    columns: list[str] | None = None
+    for number, row in _numbered_rows(rows, lines):
+        if isinstance(row, BadRow):
+            yield number, row
+            continue
+        if columns is None:
+            columns = row if options.header else _default_columns(row, options, name)
+            _check_columns(columns, options, name, separator)
+            if options.header:
+                continue
+        if len(row) == len(columns):
+            yield number, dict(zip(columns, row, strict=True))
+        else:
+            expected = f"{len(columns)} as in the first line (is a {separator!r} missing its quotes?)"
+            yield number, BadRow(f"{len(row)} columns", expected)
+
+
+def _decode_lines(blocks: Iterator[tuple[bytes, int]]) -> Iterator[str]:
+    for lines, _ in blocks:
+        # Invalid bytes become lone surrogates, so that their row can be reported.
+        for line in lines.decode(errors="surrogateescape").split("\n")[:-1]:
+            yield line + "\n"
+
+
+class _RecordLines:
+    """Feeds lines to the csv module and remembers those of the current record, to read them again after an error.
+
+    It ends the lines of an overlong record early, which the csv module then reports as an unclosed quote.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._reread: deque[str] = deque()
+        self._current: list[str] = []
+        self._size = 0
+        self._number = 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if len(self._current) >= MAX_LINES_PER_RECORD or self._size > MAX_RECORD_SIZE:
+            raise StopIteration
+        line = self._reread.popleft() if self._reread else next(self._lines)
+        self._current.append(line)
+        self._size += len(line)
+        return line
+
+    def begin_record(self) -> int:
+        """Start the next record; returns the number of its first line."""
+        self._number += len(self._current)
+        self._current.clear()
+        self._size = 0
+        return self._number
+
+    def drop_first_line(self) -> None:
+        """Give up the first line of the record; read those after it again as records of their own."""
+        self._reread.extendleft(reversed(self._current[1:]))
+        del self._current[1:]
+
+
+def _numbered_rows(rows: Iterator[list[str]], lines: _RecordLines) -> Iterator[tuple[int, list[str] | BadRow]]:
+    """The rows that are not blank, each with the number of its first line."""
+    while True:
+        number = lines.begin_record()
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            what = str(error).partition(" - ")[0]  # the rest is advice for Python programmers
+            if what == "unexpected end of data":
+                what = "unclosed quote"
+            expected = "quotes around a field, doubled inside it (set --no-quotes if quotes have no meaning)"
+            yield number, BadRow(f"not valid CSV ({what})", expected)
+            lines.drop_first_line()
+            continue
+        if row is None:
+            return
+        if row:
+            yield number, row
+
+
+def _check_columns(columns: list[str], options: ReadOptions, name: str, separator: str) -> None:
+    missing = [column for column in options.fields if column not in columns]
+    if not missing:
+        return
+    line = separator.join(columns)
+    if "\0" in line or not is_valid_text(line):
+        raise DataError(f"{name}, line 1: the column names are not valid text; expected {VALID_TEXT}.")
+    advice = f"{options.field_hint}, or set --no-header if the file has no header."
+    for other in (",", ";", "\t", "|"):
+        fits = set(options.fields) <= {part.strip() for part in line.split(other)}
+        if other != separator and (fits or (len(columns) == 1 and other in line)):
+            advice = f"The separator seems to be {other!r}: set separator={other!r} (--separator)."
+            break
+    raise DataError(
+        f"{name}, line 1: there is no column {missing[0]!r}; the columns are {', '.join(map(repr, columns))}. {advice}"
+    )
+
+
+def _default_columns(first: list[str], options: ReadOptions, name: str) -> list[str]:
+    """Column names of a file without a header."""
+    columns = [column for column in (options.text, options.labels) if column]
+    if len(first) < len(columns):
+        raise DataError(
+            f"{name}, line 1: {len(first)} column; expected {len(columns)}, for {' and '.join(columns)}. "
+            "If the columns have another separator, set separator= (--separator)."
+        )
+    return columns + [f"column {i + 1}" for i in range(len(columns), len(first))]
+
+
+def _parse_weights(value: str, separator: str) -> list[float]:
+    try:
+        return [float(weight) for weight in split_labels(value, separator)]
+    except ValueError:
+        raise BadRow(f"the weights are {value[:60]!r}", f"numbers separated by {separator!r}") from None

@@ -1,0 +1,140 @@
+"""Checks of one record, whatever its format: which fields it must have, and what may be a text, a label or a weight."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from shortlist.data.options import ReadOptions
+from shortlist.text.texts import is_valid_text
+
+VALID_TEXT = "UTF-8 text (for another encoding, set for example encoding='cp1252' or --encoding cp1252)"
+MAX_WEIGHT = 3.4e38  # of float32
+MAX_FIELDS_SHOWN = 20
+
+
+class BadRow(ValueError):
+    """Why a row cannot be used. The reader adds the file and the line."""
+
+    def __init__(self, what: str, expected: str) -> None:
+        super().__init__(what)
+        self.what, self.expected = what, expected
+
+
+def parse_record(record: Any, options: ReadOptions) -> tuple[str, list[str], list[float] | None, Any]:
+    """Text, labels, weights and time of a record."""
+    check_fields(record, options)
+    text = check_text(record[options.text], options.text) if options.text else ""
+    labels, weights = _check_labels(record[options.labels], options) if options.labels else ([], None)
+    if options.weights:
+        weights = check_weights(record[options.weights], labels, options.weights)
+    time = record[options.time] if options.time else None
+    if options.time and not isinstance(time, (str, int, float)):
+        raise BadRow(f"{options.time!r} is not a time", "a number or an ISO date such as 2024-05-31")
+    return text, labels, weights, time
+
+
+def check_fields(record: Any, options: ReadOptions) -> None:
+    """Every field that will be read must exist."""
+    if not isinstance(record, dict):
+        labels = f', "{options.labels}": […]' if options.labels else ""
+        raise BadRow("the line is not an object", f'an object such as {{"{options.text}": …{labels}}}')
+    for field in options.fields:
+        if field not in record:
+            found = ", ".join(map(shorten, itertools.islice(record, MAX_FIELDS_SHOWN))) or "no fields"
+            expected = f"the fields {', '.join(map(repr, options.fields))}. {options.field_hint}"
+            raise BadRow(f"there is no field {field!r}, only {found}", expected)
+
+
+def check_text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise BadRow(f"{field!r} is {_describe_type(value)}", "a string")
+    return _check_string(value, f"{field!r}")
+
+
+def check_id(value: Any, field: str) -> Any:
+    """An id is kept as it is: a string, a number, true, false or null."""
+    if isinstance(value, str):
+        return _check_string(value, f"{field!r}")
+    if value is not None and not isinstance(value, (int, float)):
+        raise BadRow(f"{field!r} is {_describe_type(value)}", "a string or a number as id")
+    return value
+
+
+def check_label(value: Any) -> str:
+    """Labels are strings; integers become strings."""
+    if isinstance(value, str):
+        if not value.strip(" \t\r\n"):
+            raise BadRow("a label is empty", "labels with at least one visible character")
+        return _check_string(value, "a label")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise BadRow(f"a label is {_describe_type(value)}", "labels that are strings or integers")
+    return str(int(value))
+
+
+def check_weights(value: Any, labels: Sequence[Any], field: str) -> list[float]:
+    if not _is_list(value):
+        raise BadRow(f"{field!r} is {_describe_type(value)}", "a list of numbers, one per label")
+    if len(value) != len(labels):
+        raise BadRow(f"there are {len(labels)} labels but {len(value)} values in {field!r}", "one weight per label")
+    return [_check_weight(item) for item in value]
+
+
+def split_labels(value: str, separator: str) -> list[str]:
+    """The labels in one string: "a; b;;c" has three. Surrounding space and empty labels are dropped."""
+    return [label for label in map(str.strip, value.split(separator)) if label]
+
+
+def shorten(value: Any) -> str:
+    """The repr of a value, cut to fit into a message."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "…"
+
+
+def _check_labels(value: Any, options: ReadOptions) -> tuple[list[str], list[float] | None]:
+    """Labels and, if they are given as {label: weight}, their weights."""
+    if isinstance(value, str) and options.label_separator:
+        return [_check_string(label, "a label") for label in split_labels(value, options.label_separator)], None
+    if isinstance(value, Mapping):
+        return [check_label(label) for label in value], [_check_weight(weight) for weight in value.values()]
+    if isinstance(value, str):
+        expected = 'a list such as ["a", "b"] (or set label_separator= to split the string)'
+        raise BadRow(f"{options.labels!r} is a string, {shorten(value)}", expected)
+    if not _is_list(value):
+        raise BadRow(f"{options.labels!r} is {_describe_type(value)}", 'a list of labels such as ["a", "b"]')
+    return [check_label(label) for label in value], None
+
+
+def _check_weight(value: Any) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not -MAX_WEIGHT <= value <= MAX_WEIGHT:
+        raise BadRow(f"a weight is {shorten(value)}", "finite numbers as weights")
+    return float(value)
+
+
+def _check_string(value: str, what: str) -> str:
+    if "\0" in value:
+        raise BadRow(f"{what} contains a NUL character", VALID_TEXT)
+    if not is_valid_text(value):
+        raise BadRow(f"{what} contains bytes or characters that are not valid text", VALID_TEXT)
+    return value
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list, a tuple or a one-dimensional array."""
+    if isinstance(value, Sequence):
+        return not isinstance(value, (str, bytes, bytearray))
+    return getattr(value, "ndim", 0) == 1
+
+
+def _describe_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return f"a number ({value})"
+    names = {"str": "a string", "list": "a list", "dict": "an object"}
+    return names.get(type(value).__name__, f"of type {type(value).__name__}")
