@@ -1,4 +1,4 @@
-# Everything runs in a virtual environment of the project's own, made on first use.
+# Everything runs in the project's own virtual environment, which is created on first use.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -20,7 +20,7 @@ check: $(VENV)/.dev  ## linters and type checker
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## let ruff mend what it can
+format: $(VENV)/.dev  ## fix what ruff can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -51,7 +51,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bi
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,faiss,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
 	touch $@ $(VENV)/.demo
 
 # PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.
