@@ -271,10 +271,10 @@ class Model:
 
     def warm_up(self) -> None:
         """Load, and the first time on a machine compile, everything that predictions need. This may take seconds."""
-        if self.tokenizer is not None:
-            texts = self.facts.get("examples") or ["a text"]
-            self.predict(texts[0], explain=True)
-            self.predict(texts)
+        if self.vocabulary is not None:
+            words = self.vocabulary.words[:20]  # with unknown words, some kernels would have nothing to do
+            self.predict(" ".join(words[:5]), explain=True)
+            self.predict([" ".join(words[i : i + 5]) for i in range(0, len(words), 5)] or ["a text"])
 
 
 def _checked_texts(texts: Any) -> Any:

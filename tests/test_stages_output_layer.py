@@ -10,14 +10,14 @@ from scipy.special import expit, log_expit
 
 from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.heads import runtime
-from shortlist.heads.runtime import HeadRuntime
 from shortlist.kernels.candidates import add_wanted, join_shortlists
 from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
-from shortlist.kernels.threads import n_cores
+from shortlist.kernels.threads import n_cores, use_threads
 from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns, top_k
-from shortlist.model.best import best_of
-from shortlist.shortlisters.clusters import top_clusters, with_positives
+from shortlist.stages import output_layer
+from shortlist.stages.candidates import top_clusters
+from shortlist.stages.classifier import RowClassifier, best_of
+from shortlist.stages.output_layer import OutputLayer
 
 NAN, INF = float("nan"), float("inf")
 
@@ -48,7 +48,7 @@ def random_head(rng, n_rows, n_features, residual=True, packed=False):
         arrays["weights.scales"] = 2 ** small_numbers(rng, n_rows)
     if residual:
         arrays["block"] = small_numbers(rng, n_features, n_features)
-    return HeadRuntime(arrays, n_rows, n_features)
+    return OutputLayer(arrays)
 
 
 def dense_logits(head, features):
@@ -114,9 +114,9 @@ class TestScoresOfRows:
         head, features = random_head(rng, n_rows, 3, residual, packed), small_numbers(rng, n_samples, 3)
         expected = dense_logits(head, features)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runtime, "ROWS_PER_BLOCK", 6)
+            patch.setattr(output_layer, "ROWS_PER_BLOCK", 6)
             assert np.array_equal(head.logits(features), expected)
-            patch.setattr(runtime, "FEW", 0)
+            patch.setattr(output_layer, "FEW_TEXTS", 0)
             assert np.array_equal(head.logits(features), expected)
         candidates = rng.integers(-1, n_rows, (n_samples, k)).astype(np.int32)
         of_candidates = np.take_along_axis(expected, np.maximum(candidates, 0), axis=1)
@@ -182,6 +182,8 @@ class TestWithPositives:
         k = min(k, n_clusters)
         top = np.asarray([np.sort(rng.permutation(n_clusters)[:k]) for _ in range(n_samples)], np.int32)
         wanted = [rng.permutation(n_clusters)[: rng.integers(0, n_clusters + 1)].tolist() for _ in range(n_samples)]
+        from shortlist.training.learner import with_positives
+
         clusters, found = with_positives(top.reshape(n_samples, k), Ragged.from_lists(wanted))
         assert clusters.shape == (n_samples, k + max(map(len, wanted), default=0))
         for line, first, extra in zip(clusters.tolist(), top.tolist(), wanted, strict=True):
@@ -228,7 +230,7 @@ class TestBestOfClusters:
             np.asarray([row for c in line if c >= 0 for row in range(starts[c], starts[c + 1])], int)
             for line in clusters
         ]
-        ids, scores = head.best_of(features, clusters, starts, k)
+        ids, scores = head.best_of_clusters(features, clusters, starts, k, None)
         expected = expected_lists([(r, line[r]) for r, line in zip(rows, logits, strict=True)], min(k, int(starts[-1])))
         assert ids.tolist() == expected[0].tolist()
         assert scores.tolist() == expected[1].tolist()
@@ -241,7 +243,7 @@ class TestBestOfClusters:
         features = rng.standard_normal((n_samples, 3)).astype(np.float32)
         cluster_logits = 20 * rng.standard_normal((n_samples, n_clusters)).astype(np.float32)
         every = np.tile(np.arange(n_clusters, dtype=np.int32), (n_samples, 1))
-        ids, scores = head.best_of(features, every, starts, k, multiplied_by=cluster_logits)
+        ids, scores = head.best_of_clusters(features, every, starts, k, cluster_logits)
         sums = log_expit(head.logits(features)) + log_expit(np.repeat(cluster_logits, np.diff(starts), axis=1))
         rows = np.arange(int(starts[-1]))
         expected = expected_lists([(rows, line) for line in sums], min(k, len(rows)))
@@ -291,7 +293,7 @@ class TestBestOfAll:
         rng = np.random.default_rng(seed)
         head, features = random_head(rng, n_rows, 3, packed=packed), small_numbers(rng, n_samples, 3)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runtime, "ROWS_PER_BLOCK", block)
+            patch.setattr(output_layer, "ROWS_PER_BLOCK", block)
             ids, scores = head.best(features, k)
         logits = dense_logits(head, features)
         expected = expected_lists([(np.arange(n_rows), line) for line in logits], min(k, n_rows))
@@ -309,63 +311,58 @@ class TestBestOfAll:
 @pytest.mark.skipif(n_cores() < 2, reason="there is one core")
 def test_threads_change_nothing():
     rng = np.random.default_rng(1)
-    head = HeadRuntime(
-        {"weights": rng.standard_normal((50, 7)).astype(np.float32), "biases": np.zeros(50, "f4")}, 50, 7
-    )
+    head = OutputLayer({"weights": rng.standard_normal((50, 7)).astype(np.float32), "biases": np.zeros(50, "f4")})
     features, starts = rng.standard_normal((40, 7)).astype(np.float32), np.arange(0, 51, 5)
     cluster_logits = rng.standard_normal((40, 10)).astype(np.float32)
     results = []
     for threads in (1, 2):
-        clusters = top_clusters(cluster_logits, 4, threads)
-        lists = (
-            head.best(features, 6, threads),
-            head.best_of(features, clusters, starts, 6, threads=threads),
-            head.best_of(features, clusters, starts, 6, cluster_logits, threads),
-        )
+        with use_threads(threads):
+            clusters = top_clusters(cluster_logits, 4)
+            lists = (
+                head.best(features, 6),
+                head.best_of_clusters(features, clusters, starts, 6, None),
+                head.best_of_clusters(features, clusters, starts, 6, cluster_logits),
+            )
         results.append([clusters, *(array for pair in lists for array in pair)])
     for one, two in zip(*results, strict=True):
         assert np.array_equal(one, two)
 
 
 @pytest.mark.parametrize("residual", [True, False])
-def test_runtime_equals_the_head_in_torch(residual):
+def test_equals_the_head_in_torch(residual):
     torch = pytest.importorskip("torch")
-    from shortlist.heads.head import Head
-    from shortlist.heads.label_rows import LabelRows
+    from shortlist.training.label_rows import LabelRows
+    from shortlist.training.learner import Head
 
     torch.manual_seed(0)
     head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), residual)
     for _ in range(3):  # each call is a step of the power iteration for the spectral norm
         head.block(torch.randn(4, 9))
-    arrays = head.to_arrays()
+    arrays = head.arrays()
     assert head.block.training
     assert set(arrays) == {"weights", "biases"} | ({"block"} if residual else set())
     features = torch.randn(6, 9)
     head.block.eval()
     expected = head.block(features) @ torch.from_numpy(head.rows.weights).T + torch.from_numpy(head.rows.biases)
-    logits = HeadRuntime(arrays, 20, 9).logits(features.numpy())
+    logits = OutputLayer(arrays).logits(features.numpy())
     np.testing.assert_allclose(logits, expected.detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["weights", "biases", "block", "something"])
 def test_arrays_of_another_shape_or_type_are_refused(name):
     right = {"weights": np.ones((5, 3), "f4"), "biases": np.ones(5, "f4"), "block": np.ones((3, 3), "f4")}
-    HeadRuntime(right, 5, 3)
-    for wrong in (np.ones((5, 4), "f4"), right.get(name, np.ones(1)).astype(np.float64)):
-        with pytest.raises(ModelError, match=name):
-            HeadRuntime(right | {name: wrong}, 5, 3)
+    RowClassifier.from_arrays(right, {})
+    for wrong in (np.ones((6, 4), "f4"), right.get(name, np.ones(1)).astype(np.float64)):
+        with pytest.raises(ModelError):
+            RowClassifier.from_arrays(right | {name: wrong}, {}, n_labels=5, n_features=3)
 
 
 def test_rows_in_8_bits_without_their_scales_are_refused():
     right = {"weights": np.ones((5, 3), "i1"), "weights.scales": np.ones(5, "f4"), "biases": np.ones(5, "f4")}
-    assert HeadRuntime(right, 5, 3).logits(np.ones((1, 3), "f4")).tolist() == [[4.0] * 5]
+    assert RowClassifier.from_arrays(right, {}).layer.logits(np.ones((1, 3), "f4")).tolist() == [[4.0] * 5]
     for wrong in (np.ones(4, "f4"), np.ones(5), np.ones((5, 1), "f4")):
-        with pytest.raises(ModelError, match="one scale for each of the 5 rows"):
-            HeadRuntime(right | {"weights.scales": wrong}, 5, 3)
+        with pytest.raises(ModelError, match="one float32 scale for each of its 5 rows"):
+            RowClassifier.from_arrays(right | {"weights.scales": wrong}, {})
     del right["weights.scales"]
-    with pytest.raises(ModelError, match="one scale for each of the 5 rows"):
-        HeadRuntime(right, 5, 3)
-    with pytest.raises(ModelError, match="weights is int8"):
-        HeadRuntime(
-            {"weights": np.ones((5, 4), "i1"), "weights.scales": np.ones(5, "f4"), "biases": np.ones(5, "f4")}, 5, 3
-        )
+    with pytest.raises(ModelError, match="one float32 scale for each of its 5 rows"):
+        RowClassifier.from_arrays(right, {})
