@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.errors import DataError, OptionError
 from shortlist.labels import LabelTree, clustering
 
 
@@ -175,30 +175,6 @@ def test_similarity_equals_the_dense_computation():
     with_empty = sparse.csr_array(sparse.vstack([centroids, sparse.csr_array((20, 50))]))
     tree = LabelTree.from_clusters([*clusters, *clusters[:20]])
     assert tree.within_cluster_similarity(with_empty) == pytest.approx(np.mean(cosines), rel=1e-6)
-
-
-def test_arrays_round_trip():
-    tree = LabelTree.build(random_centroids(50), 7)
-    arrays = tree.to_arrays()
-    assert_same(tree, LabelTree.from_arrays(arrays))
-    with pytest.raises(ModelError, match="damaged"):
-        LabelTree.from_arrays(arrays | {"order": arrays["order"][:-1]})
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"cluster_starts": np.array([0, 3, 2, 4])}, "non-decreasing"),
-        ({"order": np.array([0, 1, 1, 3], np.int32)}, "every label once"),
-        ({"order": np.array([0, 1, 2, 4], np.int32)}, "every label once"),
-        ({"order": np.array([0, 1, 2, -1], np.int32)}, "every label once"),
-    ],
-)
-def test_damaged_arrays_are_refused(change, message):
-    arrays = {"order": np.array([2, 0, 1, 3], np.int32), "cluster_starts": np.array([0, 1, 3, 4])}
-    assert LabelTree.from_arrays(arrays).n_clusters == 3
-    with pytest.raises(ModelError, match=message):
-        LabelTree.from_arrays(arrays | change)
 
 
 @pytest.mark.parametrize("n_rows", [0, 9, 11])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from shortlist.kernels.compile import kernel
-from shortlist.kernels.random import below, mix
 from shortlist.kernels.top_k import mark_top
 
 
@@ -85,65 +84,3 @@ def sum_members(
             out_indices[start + i] = words[i]
             out_data[start + i] = sums[words[i]] * scale
             sums[words[i]] = 0
-
-
-@kernel
-def summed_lengths(indptr, indices, data, scales, n_words, order, starts):
-    """The length of the sum of each cluster's scaled rows, added up over the clusters."""
-    sums = np.zeros(n_words, np.float64)
-    total = 0.0
-    for cluster in range(len(starts) - 1):
-        square = 0.0
-        for row in order[starts[cluster] : starts[cluster + 1]]:
-            for p in range(indptr[row], indptr[row + 1]):
-                sums[indices[p]] += scales[row] * data[p]
-        for row in order[starts[cluster] : starts[cluster + 1]]:
-            for p in range(indptr[row], indptr[row + 1]):
-                square += sums[indices[p]] * sums[indices[p]]
-                sums[indices[p]] = 0
-        total += np.sqrt(square)
-    return total
-
-
-@kernel
-def walk(
-    labels_indptr, labels, texts_indptr, texts, first, last, n_steps, restart, seed, neighbours, visits
-):  # fmt: skip
-    """A random walk from each of the labels first to last - 1; writes the most visited labels and their visits.
-
-    A step goes from a label to one of its texts and on to one of that text's labels, both uniformly at random. Before
-    each step the walk returns to its origin with probability `restart`. Unused places in `neighbours` (labels × places)
-    have 0 visits. Each label has its own random numbers.
-    """
-    places = neighbours.shape[1]
-    visited = np.empty(n_steps, np.int32)
-    distinct = np.empty(n_steps, np.int32)
-    counts, is_kept = np.empty(n_steps, np.float32), np.empty(n_steps, np.bool_)
-    for origin in range(first, last):
-        if texts_indptr[origin] == texts_indptr[origin + 1]:
-            neighbours[origin, 0], visits[origin, 0] = origin, 1
-            continue
-        counter = mix(seed ^ mix(np.uint64(origin)))
-        at = np.int64(origin)
-        for step in range(n_steps):
-            counter += np.uint64(3)
-            if np.float64(mix(counter)) * 2.0**-64 < restart:
-                at = np.int64(origin)
-            n_texts = texts_indptr[at + 1] - texts_indptr[at]
-            text = texts[texts_indptr[at] + below(mix(counter + np.uint64(1)), n_texts)]
-            n_labels = labels_indptr[text + 1] - labels_indptr[text]
-            at = np.int64(labels[labels_indptr[text] + below(mix(counter + np.uint64(2)), n_labels)])
-            visited[step] = at
-        visited.sort()
-        n = 0
-        for step in range(n_steps):
-            if step == 0 or visited[step] != visited[step - 1]:
-                distinct[n], counts[n] = visited[step], 0
-                n += 1
-            counts[n - 1] += 1
-        mark_top(counts[:n], min(n, places), is_kept[:n])
-        place = 0
-        for i in range(n):
-            if is_kept[i]:
-                neighbours[origin, place], visits[origin, place] = distinct[i], counts[i]
-                place += 1

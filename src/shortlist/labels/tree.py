@@ -6,7 +6,6 @@ its rows of weights, is one contiguous slice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import counts_to_indptr
-from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.errors import DataError, OptionError
 from shortlist.lazy import sparse
 
 DEFAULT_CLUSTER_SIZE = 8
@@ -97,26 +96,6 @@ class LabelTree:
         """Build a tree from the cluster of each label, numbered from 0."""
         clusters = np.asarray(cluster_of_label)
         return LabelTree(np.argsort(clusters, kind="stable").astype(np.int32), counts_to_indptr(np.bincount(clusters)))
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays to save."""
-        return {"order": self.order, "cluster_starts": self.cluster_starts}
-
-    @staticmethod
-    def from_arrays(arrays: Mapping[str, np.ndarray]) -> LabelTree:
-        """Return the tree that `to_arrays` saved."""
-        order, starts = arrays["order"], arrays["cluster_starts"]
-        if [order.dtype, starts.dtype] != [np.int32, np.int64] or not order.ndim == starts.ndim == 1:
-            problem = "order and cluster_starts must be one-dimensional arrays of int32 and int64"
-        elif len(starts) == 0 or starts[0] != 0 or starts[-1] != len(order):
-            problem = "its clusters do not cover its labels"
-        elif (starts[1:] < starts[:-1]).any():
-            problem = "cluster_starts must be non-decreasing"
-        elif not np.array_equal(np.sort(order), np.arange(len(order))):
-            problem = "it does not contain every label once"
-        else:
-            return LabelTree(order, starts)
-        raise ModelError(f"the saved label tree is damaged: {problem}")
 
     def within_cluster_similarity(self, centroids: Any) -> float:
         """Return the mean cosine between a label's centroid and the mean direction of its cluster.
