@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from comparing import settings_of, write_data
 from shortlist.cli import shortlist
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.compare import ablations, compare
 from shortlist.compare.plan import plan
 from shortlist.errors import OptionError
@@ -38,12 +38,12 @@ def test_the_command_line_splits_off_a_test_part(tmp_path):
         (["--recipes", "nothing"], "no recipe 'nothing'"),
         (["--peers", "nothing"], "unknown peer 'nothing'"),
         (["--recipes", "none", "--peers", "none"], "nothing to compare"),
-        (["--recipes", "centroid:epochs=3"], "has no option 'epochs'"),
+        (["--recipes", "centroid:n_epochs=3"], "has no option 'n_epochs'"),
         (["--recipes", "centroid:min_count"], "expected OPTION=VALUE"),
         (["--recipes", "centroid*2"], "has no seed"),
         (["--recipes", "astec*x"], "after the star"),
         (["--recipes", "popular,popular"], "listed twice"),
-        (["--recipes", "astec:epochs=two"], "'astec:epochs=two': epochs is 'two'; expected a whole number"),
+        (["--recipes", "astec:n_epochs=two"], "'astec:n_epochs=two': n_epochs is 'two'; expected a whole number"),
         (["--peers", "fasttext", "--peers-python", "/no/python"], "/no/python cannot run the other tools"),
         (["--recipes", "popular", "--rerun", "astec"], "cannot rerun 'astec'"),
     ],
@@ -77,7 +77,7 @@ def test_ablations(tmp_path, monkeypatch):
     variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3]]
     monkeypatch.setitem(ablations.ABLATIONS, "fan-out", replace(fan_out, variants=variants))
     monkeypatch.setitem(ablations.ABLATIONS, "dimensions", replace(dimensions, variants=dimensions.variants[:2]))
-    small = "epochs=2:dimensions=64:channels=4:validation=0.2"
+    small = "n_epochs=2:embedding_dim=64:channels=4:validation_fraction=0.2"
     entries = plan("popular", "none", option_value, ablations=f"fan-out:{small},dimensions:{small}")
     settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries)
     summary = compare(settings)
@@ -91,11 +91,8 @@ def test_ablations(tmp_path, monkeypatch):
     for table in summary["ablations"]:
         assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
     entry = json.loads((Path(settings.out) / "entries" / "fan-out_3_LightXML.json").read_text())
-    assert (
-        entry["options"]["form"] == "lightxml"
-        and entry["options"]["clusters"] == 5
-        and not entry["options"]["reranker"]
-    )
+    options = entry["options"]
+    assert options["variant"] == "lightxml" and options["n_clusters"] == 5 and not options["reranker"]
     assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
     assert compare(settings)["ablations"] == summary["ablations"]  # from the stored entries
 
