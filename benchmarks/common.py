@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import time
@@ -14,7 +15,11 @@ import numpy as np
 
 import shortlist
 from shortlist.cli.train import option_value
+from shortlist.stages.candidates import NearestLabels
 from shortlist.tables import plain
+
+# As in training: idle threads of torch would keep a core busy. Import this module before torch.
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def make_parser(doc: str) -> argparse.ArgumentParser:
@@ -53,6 +58,11 @@ def take_turns(sides: Mapping[str, Callable[[], Any]], repeats: int, warm_up: in
 def peak_gb() -> float:
     """The peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def changed(stage: NearestLabels, **config: Any) -> NearestLabels:
+    """The same candidate stage with other settings."""
+    return NearestLabels(stage.arrays(), stage.config() | config)
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

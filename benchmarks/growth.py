@@ -14,9 +14,10 @@ import statistics
 import numpy as np
 
 from common import make_parser, print_json, show, timed, unit
-from shortlist.arrays import QuantizedMatrix, Ragged
-from shortlist.heads.label_rows import LabelRows
-from shortlist.heads.runtime import HeadRuntime
+from shortlist.arrays import Ragged
+from shortlist.kernels.threads import use_cores, use_threads
+from shortlist.stages.classifier import RowClassifier
+from shortlist.training.label_rows import LabelRows
 from synthetic import label_centres, label_index, random_directions
 
 BATCH, N_QUERIES, WARM_UP = 256, 300, 20
@@ -26,30 +27,28 @@ LEARNING_RATE = 0.002
 def measure(n_labels, arguments):
     rng = np.random.default_rng(0)
     centres = label_centres(n_labels, arguments.features, rng)
-    build_seconds, index = timed(lambda: label_index(centres))
+    build_seconds, index = timed(lambda: label_index(centres, arguments.candidates))
     rows = LabelRows.start(n_labels, arguments.features, 2 / n_labels)
-    stored = QuantizedMatrix.of_floats(rows.weights).in_8_bits().to_arrays("weights")
-    classifier = HeadRuntime({**stored, "biases": rows.biases}, n_labels, arguments.features)
+    classifier = RowClassifier({"weights": rows.weights, "biases": rows.biases}).quantized()
     labels = rng.integers(n_labels, size=max(N_QUERIES, 8 * BATCH))
     queries = unit(centres[labels] + random_directions(len(labels), arguments.features, rng))
 
-    def candidates_of(features, threads):
-        return index.shortlist(features, arguments.candidates, arguments.cells, threads)[0]
-
     def predict(query):
-        logits = classifier.logits_of(query, candidates_of(query, 1), 1)
-        return np.argsort(-logits[0])[:5]
+        return classifier.best(query, index.find(query, arguments.cells), 5)
 
-    predictions = [timed(lambda i=i: predict(queries[i : i + 1]))[0] for i in range(N_QUERIES)]
-    candidates = candidates_of(queries, arguments.threads)
+    with use_cores(1):
+        predictions = [timed(lambda i=i: predict(queries[i : i + 1]))[0] for i in range(N_QUERIES)]
+    with use_threads(arguments.threads):
+        candidates = index.find(queries, arguments.cells).ids
     is_found = (candidates == labels[:, None]).any(axis=1)
     candidates[:, -1] = np.where(is_found, candidates[:, -1], labels)  # training always sees the positives
     steps = []
     for begin in range(0, len(queries) - BATCH + 1, BATCH):
         batch = slice(begin, begin + BATCH)
         positives = Ragged(np.arange(BATCH + 1), labels[batch].astype(np.int32))
-        batch_arguments = queries[batch], candidates[batch], positives, LEARNING_RATE, arguments.threads
-        steps.append(timed(lambda given=batch_arguments: rows.step_on_labels(*given))[0] / BATCH)
+        batch_arguments = queries[batch], candidates[batch], positives, LEARNING_RATE
+        with use_threads(arguments.threads):
+            steps.append(timed(lambda given=batch_arguments: rows.step(*given))[0] / BATCH)
     return {
         "labels": n_labels,
         "prediction, ms": round(1e3 * statistics.median(predictions[WARM_UP:]), 3),

@@ -6,7 +6,8 @@ The vectors are those that the recipes search: texts as tf-idf weighted sums of 
 and labels as centroids of their texts. Queries are test texts. Recall is that of the 100 nearest vectors by cosine.
 Work on one thread is measured in CPU seconds, because other programs affect them least; builds with two threads and
 loading in wall-clock seconds. The benchmark also checks whether builds are reproducible, and what happens with damaged
-files (each in a process of its own). The ratio is the batch time of exact search over that of our graphs, among texts.
+files (each in a process of its own, and without the checksums of a model folder). The ratio is the batch time of exact
+search over that of our graphs, among texts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +27,10 @@ from safetensors.numpy import load_file, save_file
 
 from common import make_parser, print_json, read_splits, show, timed, unit
 from shortlist.kernels.threads import use_cores
-from shortlist.model.folder import mapped_arrays
-from shortlist.shortlisters.cells import CellIndex
-from shortlist.shortlisters.neighbours import NeighbourIndex
+from shortlist.model.format import arrays_of, mapped
+from shortlist.stages.cells import CellIndex
+from shortlist.stages.neighbours import NeighbourIndex
+from shortlist.stages.stage import quantize_rows
 from shortlist.text import TfIdf, Vocabulary, learn_vectors
 
 K = 100
@@ -41,6 +42,14 @@ MEMORY_LIMIT = 6 << 30  # for loading damaged files
 DAMAGES = {"cut off": 4, "1 of the first 200 bytes": 12, "64 bytes anywhere": 8}  # how often each is tried
 
 
+def load_arrays(path, as_map):
+    """The arrays of a safetensors file, mapped as those of a model are, or read."""
+    if not as_map:
+        return load_file(path)
+    with path.open("rb") as file:
+        return arrays_of(mapped(file), path)
+
+
 class Ours:
     """Exact search, or faiss's graphs over a quarter of the vectors each."""
 
@@ -48,19 +57,20 @@ class Ours:
         self.exact, self.efforts = exact, (0,) if exact else (100, 200)
 
     def build(self, vectors, threads):
-        graph = {} if self.exact else {"links": LINKS, "build_effort": BUILD_EFFORT}
-        self.index = NeighbourIndex.build(vectors, exact=self.exact, threads=threads, **graph)
+        with use_cores(threads):
+            self.index = NeighbourIndex.build(vectors, exact=self.exact, links=LINKS, build_breadth=BUILD_EFFORT)
 
     def search(self, queries, effort):
         if effort:
-            self.index.search_effort = effort
-        return self.index.search(queries, K, threads=1)[0]
+            self.index.search_breadth = effort
+        with use_cores(1):
+            return self.index.search(queries, K)[0]
 
     def save(self, path):
-        self.index.save(path)
+        save_file(self.index.arrays(), path)
 
-    def load(self, path, mapped):
-        self.index = NeighbourIndex.load(path, memory_mapped=mapped)
+    def load(self, path, as_map):
+        self.index = NeighbourIndex.from_arrays(load_arrays(path, as_map), search_breadth=100)
 
 
 class Cells:
@@ -71,16 +81,17 @@ class Cells:
     def build(self, vectors, threads):
         with use_cores(threads):
             index = CellIndex.build(vectors)
-        self.index = replace(index, vectors=index.vectors.in_8_bits())
+        self.index = CellIndex.from_arrays(quantize_rows(index.arrays(), CellIndex.spec))
 
     def search(self, queries, effort):
-        return self.index.search(queries, K, effort, threads=1)[0]
+        with use_cores(1):
+            return self.index.search(queries, K, effort)[0]
 
     def save(self, path):
-        save_file(self.index.to_arrays(), path)
+        save_file(self.index.arrays(), path)
 
-    def load(self, path, mapped):
-        self.index = CellIndex.from_arrays(mapped_arrays(path) if mapped else load_file(path))
+    def load(self, path, as_map):
+        self.index = CellIndex.from_arrays(load_arrays(path, as_map))
 
 
 class Faiss:
@@ -116,10 +127,10 @@ class Faiss:
 
         faiss.write_index(self.index, str(path))
 
-    def load(self, path, mapped):
+    def load(self, path, as_map):
         import faiss
 
-        self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
+        self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if as_map else 0)
 
 
 class Usearch:
@@ -142,10 +153,10 @@ class Usearch:
     def save(self, path):
         self.index.save(str(path))
 
-    def load(self, path, mapped):
+    def load(self, path, as_map):
         from usearch.index import Index
 
-        self.index = Index.restore(str(path), view=mapped)
+        self.index = Index.restore(str(path), view=as_map)
         if self.index is None:
             raise ValueError("refused without a reason")
 
@@ -196,7 +207,7 @@ def compare(title, names, vectors, queries, folder):
             two_threads = round(timed(lambda name=name: built(name, vectors, threads=2))[0], 1)
         path = folder / "index"
         index.save(path)
-        load_ms = {mapped: load_milliseconds(name, path, mapped) for mapped in (True, False)}
+        load_ms = {as_map: load_milliseconds(name, path, as_map) for as_map in (True, False)}
         for effort in index.efforts:
             search = partial(index.search, effort=effort)
             search(queries[:2])
@@ -223,8 +234,8 @@ def compare(title, names, vectors, queries, folder):
     return results
 
 
-def load_milliseconds(name, path, mapped):
-    return round(1e3 * min(timed(lambda: INDEXES[name]().load(path, mapped))[0] for _ in range(3)), 1)
+def load_milliseconds(name, path, as_map):
+    return round(1e3 * min(timed(lambda: INDEXES[name]().load(path, as_map))[0] for _ in range(3)), 1)
 
 
 def check_repeated_builds(names, vectors, folder):

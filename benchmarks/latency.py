@@ -28,13 +28,13 @@ from shortlist.compare.splits import Splits, write_peer_data
 from shortlist.evaluation.calibration import is_relevant
 from synthetic import astec_model
 
-# Where the stages of a model are, and the method that does the work.
+# The stages of a pipeline, and the method of each that does the work.
 STAGES = {
-    "word ids": ["vocabulary.encode"],
-    "encoder": ["pipeline.encoder.encode", "_network.encoder.encode"],
-    "candidates": ["pipeline.shortlister.shortlist", "_network.meta.logits"],
-    "classifier": ["pipeline.head.logits_of", "_network.extreme.best_of"],
-    "re-ranker": ["reranker.rerank"],
+    "vocabulary": "encode",
+    "encoder": "encode",
+    "candidates": "find",
+    "classifier": "best",
+    "reranker": "rerank",
 }
 PEERS = ("omikuji-parabel", "omikuji-bonsai", "pecos")
 N_STARTS, N_BULK, WARM_UP = 5, 20_000, 20
@@ -153,30 +153,27 @@ def measure_bulk(model, texts, search_effort):
 def measure_stages(model, texts, search_effort):
     """Mean microseconds in each stage, measured by wrapping its method, which makes the total a little slower."""
     spent = {}
-    for stage, paths in STAGES.items():
-        for path in paths:
-            *owners, method = path.split(".")
-            owner = model
-            for name in owners:
-                owner = getattr(owner, name, None)
-            if owner is not None:
-                _add_clock(owner, method, stage, spent)
+    for pipeline in model.pipelines:
+        for name, method in STAGES.items():
+            stage = getattr(pipeline, name)
+            if stage is not None:
+                _add_clock(stage, method, name, spent)
     total, _ = timed(lambda: [predict(model, text, search_effort) for text in texts])
     spent["everything else"] = total - sum(spent.values())
     return {stage: 1e6 * seconds / len(texts) for stage, seconds in {**spent, "total": total}.items()}
 
 
-def _add_clock(owner, method, stage, spent):
-    inner = getattr(owner, method)
+def _add_clock(stage, method, name, spent):
+    inner = getattr(stage, method)
 
     def with_clock(*arguments, **options):
         start = time.perf_counter()
         try:
             return inner(*arguments, **options)
         finally:
-            spent[stage] = spent.get(stage, 0.0) + time.perf_counter() - start
+            spent[name] = spent.get(name, 0.0) + time.perf_counter() - start
 
-    object.__setattr__(owner, method, with_clock)
+    setattr(stage, method, with_clock)
 
 
 if __name__ == "__main__":

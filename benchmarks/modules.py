@@ -16,6 +16,7 @@ from scipy import sparse
 import shortlist
 from common import (
     add_recipe_options,
+    changed,
     make_parser,
     parse_recipe_options,
     print_json,
@@ -24,8 +25,9 @@ from common import (
     timed,
     unit,
 )
-from shortlist.arrays import Ragged
-from shortlist.heads.word_rows import WordRows
+from shortlist.stages.candidates import Candidates
+from shortlist.stages.classifier import RowClassifier
+from shortlist.training.reranking import learn_word_weights
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 ASTEC = ("astec", {})
@@ -49,10 +51,10 @@ TABLES = {
     },
     "d": {
         "index of labels": ASTEC,
-        "indexes of labels and texts": ("astec", {"share": 0.5}),
-        "as in Slice": ("astec", {"sampling": "slice"}),
-        "frequent labels": ("astec", {"sampling": "frequent"}),
-        "uniform": ("astec", {"sampling": "uniform"}),
+        "indexes of labels and texts": ("astec", {"vote_weight": 0.5}),
+        "as in Slice": ("astec", {"negative_sampling": "slice"}),
+        "frequent labels": ("astec", {"negative_sampling": "frequent"}),
+        "uniform": ("astec", {"negative_sampling": "uniform"}),
     },
 }
 SVM_CANDIDATES, N_CANDIDATES = 100, 500
@@ -65,23 +67,30 @@ class OtherClassifier:
         self.model, self.kind = model, kind
         if kind == "svm":
             features = self.features(train)
-            ids, _, _ = self.candidates(features, SVM_CANDIDATES)
-            self.rows = WordRows.learn(sparse.csr_array(features), train.labels, train.n_labels, ids)
+            ids = self.candidates(features, SVM_CANDIDATES).ids
+            learnt = learn_word_weights(sparse.csr_array(features), train.labels, train.n_labels, ids)
+            shape = (train.n_labels, features.shape[1])
+            weights = sparse.csr_array((learnt["weights"], learnt["words"], learnt["starts"]), shape=shape)
+            self.classifier = RowClassifier({"weights": weights.toarray(), "biases": learnt["biases"]})
 
     def features(self, data):
-        return unit(self.model.pipeline.encoder.encode(self.model.vocabulary.encode(data.texts)))
+        pipeline = self.model.pipelines[0]
+        return unit(pipeline.encoder.encode(pipeline.vocabulary.encode(data.texts)))
 
-    def candidates(self, features, k):
-        return self.model.pipeline.shortlister.shortlist(features, k, self.model.searched)
+    def candidates(self, features, n_candidates):
+        stage = self.model.pipelines[0].candidates
+        return changed(stage, n_candidates=n_candidates).find(features, stage.n_searched)
 
     def predict_dataset(self, data):
         features = self.features(data)
-        ids, cosines, votes = self.candidates(features, N_CANDIDATES)
+        candidates = self.candidates(features, N_CANDIDATES)
         if self.kind == "svm":
-            scores = self.rows.scores(Ragged.from_csr(features), ids)
+            best, _ = self.classifier.best(features, Candidates(candidates.ids), 5)
         else:
-            scores = np.where(ids >= 0, cosines + votes, -np.inf)  # a cosine may be below 0
-        best = np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable")[:, :5], axis=1)
+            cosines, votes = candidates.evidence
+            scores = np.where(candidates.ids >= 0, cosines + votes, -np.inf)  # a cosine may be below 0
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+            best = np.take_along_axis(candidates.ids, order, axis=1)
         return [[self.model.label_names[i] for i in row if i >= 0] for row in best.tolist()]
 
 

@@ -1,66 +1,49 @@
-"""From file to word ids: Shortlist against scikit-learn's TfidfVectorizer on the same texts, in the same run.
+"""From file to word ids: ours against scikit-learn's TfidfVectorizer on the same texts, in one run.
 
     python benchmarks/reading.py DATA/train.jsonl.gz
 
-Shortlist reads and parses the file and numbers labels and words. scikit-learn gets the texts as a list in memory.
+Ours opens the file, parses it, and numbers labels and words. The opponent gets the texts as a list. The sides take
+turns, and the median of the repeats counts. The ratio is the opponent's time over ours.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import statistics
-import time
 from pathlib import Path
 
-
-def measure_ours(path: str) -> tuple[float, float]:
-    import shortlist
-    from shortlist.text import Vocabulary
-
-    start = time.perf_counter()
-    dataset = shortlist.read(path, show_progress=False)
-    read = time.perf_counter()
-    Vocabulary.build_and_encode(dataset.texts)
-    return read - start, time.perf_counter() - read
-
-
-def measure_sklearn(texts: list[str]) -> float:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    start = time.perf_counter()
-    TfidfVectorizer().fit_transform(texts)
-    return time.perf_counter() - start
+import shortlist
+from common import make_parser, peak_gb, print_json, show, take_turns
+from shortlist.text import Vocabulary
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", help="JSON lines file of texts and labels")
+    parser = make_parser(__doc__)
+    parser.add_argument("path", type=Path, help="a JSON lines file of texts and labels")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
 
-    measure_ours(arguments.path)  # compile the kernels, or load them from the cache
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    import shortlist
+    def read():
+        return shortlist.read(arguments.path, show_progress=False)
 
-    texts = list(shortlist.read(arguments.path, show_progress=False).texts)
-    ours, others = [], []
-    for _ in range(arguments.repeats):  # alternate, so that a busy moment affects both
-        ours.append(measure_ours(arguments.path))
-        others.append(measure_sklearn(texts))
-    read, encode = (statistics.median(times) for times in zip(*ours, strict=True))
-    total, other = statistics.median(map(sum, ours)), statistics.median(others)
-    file_mb = Path(arguments.path).stat().st_size / 1e6
+    texts = read().texts
+    Vocabulary.build_and_encode(texts)
+    peak_mb = round(1000 * peak_gb())  # before the opponent needs memory
 
-    print(f"{len(texts):,} texts from {arguments.path} ({file_mb:.0f} MB on disk), median of {arguments.repeats}")
-    print(f"{'':44}{'seconds':>8}")
-    print(f"{'shortlist: file to labels and texts':44}{read:8.2f}")
-    print(f"{'shortlist: texts to vocabulary and word ids':44}{encode:8.2f}")
-    print(f"{'shortlist: both':44}{total:8.2f}")
-    print(f"{'scikit-learn TfidfVectorizer, texts in memory':44}{other:8.2f}")
-    print(f"peak memory of Shortlist: {peak_mb:.0f} MB (Python and numba included)")
-    print(json.dumps({"ratio": other / total, "ours_s": total, "sklearn_s": other, "peak_mb": peak_mb}))
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    strings = list(texts)
+    seconds = take_turns(
+        {
+            "Shortlist: file to texts and labels": read,
+            "Shortlist: texts to vocabulary and word ids": lambda: Vocabulary.build_and_encode(texts),
+            "scikit-learn TfidfVectorizer": lambda: TfidfVectorizer().fit_transform(strings),
+        },
+        arguments.repeats,
+    )
+    *ours, sklearn = seconds.values()
+    print(f"{len(texts):,} texts from {arguments.path} ({arguments.path.stat().st_size / 1e6:.0f} MB)\n")
+    show([{"": name, "seconds": round(side, 3)} for name, side in seconds.items()])
+    print(f"\npeak memory of our side: {peak_mb:,} MB, including Python and numba")
+    print_json("reading", ratio=sklearn / sum(ours), ours_s=sum(ours), sklearn_s=sklearn, peak_mb=peak_mb)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ alone, and what the votes of neighbouring texts find alone. Labels unseen in tra
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import shortlist
-from common import make_parser, print_json, show
+from common import changed, make_parser, print_json, show
+from shortlist.kernels.threads import use_cores
+from shortlist.stages.candidates import NearestLabels
 
 SIZES = (10, 20, 50, 100, 200, 300, 500)
 
@@ -30,18 +31,21 @@ def main() -> None:
     model, test = shortlist.load(arguments.model), shortlist.read(arguments.folder, "test")
     test = test.take(np.sort(np.random.default_rng(0).permutation(len(test))[: arguments.texts]))
     truth = test.relabelled(model.label_names).labels
-    features = model.pipeline.encoder.encode(model.vocabulary.encode(test.texts))
-    both = model.pipeline.shortlister
-    n_cells = max(1, round(arguments.search_effort * model.searched))
-    indexes = {"label centres": replace(both, texts=None)}
-    if both.texts is not None:
-        indexes |= {"votes of texts": replace(both, share=1.0), "both": both}
+    pipeline = model.pipelines[0]
+    n_cells = max(1, round(arguments.search_effort * pipeline.candidates.n_searched))
+    both = changed(pipeline.candidates, n_candidates=max(SIZES))
+    centres = {name: array for name, array in both.arrays().items() if name == "owner" or name.startswith("centres.")}
+    stages = {"label centres": NearestLabels(centres, both.config())}
+    if len(centres) < len(both.arrays()):
+        stages |= {"votes of texts": changed(both, vote_weight=1.0), "both": both}
     results = []
-    for name, index in indexes.items():
-        ids, cosines, votes = index.shortlist(features, max(SIZES), n_cells, arguments.threads)
-        if index.texts is None:  # candidates from the centres alone are not sorted
+    for name, stage in stages.items():
+        with use_cores(arguments.threads):
+            features = pipeline.encoder.encode(pipeline.vocabulary.encode(test.texts))
+            ids, _, _, (cosines, votes) = stage.find(features, n_cells)
+        if name == "label centres":  # these candidates are not sorted
             ids = np.take_along_axis(ids, np.argsort(-cosines, axis=1, kind="stable"), axis=1)
-        if index.share == 1:
+        if name == "votes of texts":
             ids = np.where(votes > 0, ids, -1)
         is_label = ids[truth.row_ids] == truth.values[:, None]
         ranks = np.where(is_label.any(axis=1), is_label.argmax(axis=1), max(SIZES))

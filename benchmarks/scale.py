@@ -38,9 +38,9 @@ def main() -> None:
     seconds, data = timed(lambda: random_dataset(arguments.texts, arguments.labels, arguments.words))
     print(f"{data}, made in {seconds:.0f} s; peak memory so far {peak_gb():.1f} GB", flush=True)
     threading.Thread(target=interrupt_after, args=(lines, 60 * arguments.minutes), daemon=True).start()
-    options = {"clusters": arguments.clusters, "bag": False, "label_texts": False, "threads": arguments.threads}
+    options = {"n_clusters": arguments.clusters, "bag": False, "label_texts": False, "threads": arguments.threads}
     with tempfile.TemporaryDirectory() as folder:
-        seconds, end = timed(lambda: train(data, checkpoints=str(Path(folder) / "checkpoints"), **options))
+        seconds, end = timed(lambda: train(data, checkpoint_dir=str(Path(folder) / "checkpoints"), **options))
         checkpoint_gb = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e9
     result = {"end": end, "s": round(seconds), "checkpoint GB": checkpoint_gb, "peak GB": round(peak_gb(), 2)}
     show([result])

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common import make_parser, print_json
 from shortlist.tables import plain
 
 TARGET = 1500
@@ -32,7 +33,7 @@ ROUNDS = 8
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--texts", type=Path, required=True, help="one text per line")
     parser.add_argument("--connections", type=int, default=16)
@@ -66,19 +67,15 @@ def main() -> None:
     show(results, plans, memory)
     first, second = results["normal"], results["ten times"]
     print(f"exit code {code}; alive until stopped: {alive}")
-    print(
-        json.dumps(
-            {
-                "benchmark": "server_load",
-                "ratio": round(first["answers_per_second"] / TARGET, 3),
-                "requests_per_second": first["answers_per_second"],
-                "p99_ms": first["p99"],
-                "cpu_us": round(first["cpu_us"]),
-                "answered_or_refused": second["lost"] == 0,
-                "memory_mb": memory,
-                "alive": alive,
-            }
-        )
+    print_json(
+        "server_load",
+        ratio=round(first["answers_per_second"] / TARGET, 3),
+        requests_per_second=first["answers_per_second"],
+        p99_ms=first["p99"],
+        cpu_us=round(first["cpu_us"]),
+        answered_or_refused=second["lost"] == 0,
+        memory_mb=memory,
+        alive=alive,
     )
 
 
@@ -103,11 +100,8 @@ def compare(options: argparse.Namespace, cores: list[int]) -> None:
     medians = {name: (np.median(rates[name][1:]), np.median(cpu[name][1:])) for name in servers}  # the first warms up
     rows = [[name, f"{rate:,.0f}", f"{micros:.0f}"] for name, (rate, micros) in medians.items()]
     print(plain(["server", "answers/s", "server's CPU µs/request"], rows))
-    ratios = {
-        "ratio": medians["this"][0] / medians["baseline"][0],
-        "cpu_ratio": medians["this"][1] / medians["baseline"][1],
-    }
-    print(json.dumps({"benchmark": "server_load", **{name: round(ratio, 3) for name, ratio in ratios.items()}}))
+    (rate, cpu_us), (baseline_rate, baseline_cpu_us) = medians["this"], medians["baseline"]
+    print_json("server_load", ratio=round(rate / baseline_rate, 3), cpu_ratio=round(cpu_us / baseline_cpu_us, 3))
 
 
 def load_command(options: argparse.Namespace, port: int) -> list[str]:

@@ -2,7 +2,7 @@
 
     python benchmarks/shortlist_step.py [--labels 131072] [--batch 256] [--candidates 500] [--threads 2]
 
-Ours is the residual block followed by `LabelRows.step_on_labels`. The opponent is the published formulation in plain
+Ours is the residual block followed by `LabelRows.step`. The opponent is the published formulation in plain
 torch: look up the rows of the candidates (texts × candidates × features), multiply with `bmm`, binary cross-entropy,
 autograd, SparseAdam for rows and biases, Adam for the block. Both see the same features, candidates and positives. The
 sides take turns, and the median of the repeats counts. The ratio is our texts per second over the opponent's.
@@ -10,17 +10,18 @@ sides take turns, and the median of the repeats counts. The ratio is our texts p
 
 from __future__ import annotations
 
-import shortlist  # noqa: F401 isort: skip - before torch, because it sets how OpenMP threads wait
+from common import make_parser, print_json, show, take_turns  # isort: skip - before torch
+
 import numpy as np
 import torch
 from torch import nn
 
-from common import make_parser, print_json, show, take_turns
 from shortlist.arrays import Ragged
-from shortlist.encoders.given import GivenFeatures
-from shortlist.heads.block import ResidualBlock
+from shortlist.kernels.threads import use_threads
 from shortlist.training.batches import Batch
-from shortlist.training.learner import Learner, torch_threads
+from shortlist.training.learner import Learner
+from shortlist.training.networks.bag import GivenFeatures
+from shortlist.training.networks.residual import ResidualBlock
 
 LEARNING_RATE, DROPOUT, N_POSITIVES = 0.002, 0.5, 3
 PUBLISHED, OURS = "lookup, bmm, SparseAdam", "Shortlist"
@@ -40,14 +41,13 @@ def make_batches(arguments, rng):
 
 
 def our_step(arguments):
-    encoder = GivenFeatures(arguments.features, DROPOUT)
-    learner = Learner(encoder, arguments.labels, N_POSITIVES, threads=arguments.threads, identity=True)
+    network = GivenFeatures(arguments.features, DROPOUT)
+    learner = Learner(network, arguments.labels, N_POSITIVES, identity=True)
     return lambda batch: learner.step(batch, LEARNING_RATE)
 
 
 class Published:
     def __init__(self, arguments):
-        self.threads = arguments.threads
         self.rows = nn.Embedding(arguments.labels, arguments.features, sparse=True)
         self.biases = nn.Embedding(arguments.labels, 1, sparse=True)
         self.block, self.dropout = ResidualBlock(arguments.features, identity=True), nn.Dropout(DROPOUT)
@@ -58,18 +58,17 @@ class Published:
         self.loss = nn.BCEWithLogitsLoss(reduction="sum")
 
     def step(self, batch):
-        with torch_threads(self.threads):
-            candidates = torch.from_numpy(batch.candidates).long()
-            targets = torch.zeros(candidates.shape)
-            targets[:, :N_POSITIVES] = 1
-            inner = self.block(self.dropout(torch.from_numpy(batch.inputs)))
-            logits = torch.bmm(self.rows(candidates), inner[:, :, None]).squeeze(2) + self.biases(candidates).squeeze(2)
-            loss = self.loss(logits, targets) / len(candidates)
-            for optimiser in self.optimisers:
-                optimiser.zero_grad()
-            loss.backward()
-            for optimiser in self.optimisers:
-                optimiser.step()
+        candidates = torch.from_numpy(batch.candidates).long()
+        targets = torch.zeros(candidates.shape)
+        targets[:, :N_POSITIVES] = 1
+        inner = self.block(self.dropout(torch.from_numpy(batch.inputs)))
+        logits = torch.bmm(self.rows(candidates), inner[:, :, None]).squeeze(2) + self.biases(candidates).squeeze(2)
+        loss = self.loss(logits, targets) / len(candidates)
+        for optimiser in self.optimisers:
+            optimiser.zero_grad()
+        loss.backward()
+        for optimiser in self.optimisers:
+            optimiser.step()
 
 
 def main() -> None:
@@ -87,7 +86,9 @@ def main() -> None:
     batches = [next(rng_batches) for _ in range(arguments.repeats + 1)]
     sequences = {name: iter(batches) for name in steps}
     sides = {name: lambda name=name: steps[name](next(sequences[name])) for name in steps}
-    seconds = take_turns(sides, arguments.repeats)
+    torch.set_num_threads(arguments.threads)
+    with use_threads(arguments.threads):
+        seconds = take_turns(sides, arguments.repeats)
     ratio = seconds[PUBLISHED] / seconds[OURS]
     show([{"": name, "step s": side, "texts/s": round(arguments.batch / side)} for name, side in seconds.items()])
     print(f"\nratio {ratio:.1f}")

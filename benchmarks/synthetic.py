@@ -10,6 +10,14 @@ import shortlist
 from common import unit
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.text.texts import Texts
+from shortlist.model import Model
+from shortlist.recipes.options import resolve
+from shortlist.stages.candidates import NearestLabels
+from shortlist.stages.classifier import RowClassifier
+from shortlist.stages.encoders import BagEncoder
+from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.text import Vocabulary
 
 DIGITS = 7
 LABELS_PER_TOPIC = 50
@@ -52,63 +60,44 @@ def random_directions(n, n_features, rng):
     return unit(rng.standard_normal((n, n_features), dtype=np.float32))
 
 
-def label_index(centres):
+def label_index(centres, n_candidates):
     """The candidate stage over these label centres, in 8 bits, as prediction uses it."""
-    from dataclasses import replace
-
-    from shortlist.shortlisters.cells import CellIndex
-    from shortlist.shortlisters.merged import MergedShortlister
-
-    index = CellIndex.build(centres)
-    index = replace(index, vectors=index.vectors.in_8_bits())
-    no_texts = Ragged(np.zeros(1, np.int64), np.zeros(0, np.int32))
-    labels = np.arange(len(centres), dtype=np.int32)
-    return MergedShortlister(index, labels, None, no_texts, 0, 0.0, len(centres))
+    n_labels = len(centres)
+    return NearestLabels.build(centres, np.arange(n_labels, dtype=np.int32), n_labels, n_candidates).quantized()
 
 
 def astec_model(n_labels, folder: Path, n_texts):
     """Save an `astec` model of random numbers with the usual shape; return texts for it."""
-    from shortlist.heads.runtime import HeadRuntime
-    from shortlist.heads.word_rows import WordRows
-    from shortlist.model.deepxml import AstecModel, AstecOptions, Pipeline
-    from shortlist.model.reranker import Mixture, Reranker
-    from shortlist.text import TfIdf, Vocabulary
-    from shortlist.text.word_features import WordFeatures
-
     rng = np.random.default_rng(0)
-    n_words, n_prefixes, n_features, words_per_label = 200_000, 30_000, 300, 60
+    n_words, n_subwords, n_features, words_per_label = 200_000, 30_000, 300, 60
     words = [f"w{number:x}" for number in range(n_words)]
     vocabulary = Vocabulary(words, np.ones(n_words))
-    prefixes = Vocabulary([f"{number:04x}" for number in range(n_prefixes)], np.ones(n_prefixes))
+    subwords = Vocabulary([f"{number:04x}" for number in range(n_subwords)], np.ones(n_subwords))
+    idf, subword_idf = np.ones(n_words, np.float32), np.ones(n_subwords, np.float32)
     vectors = random_directions(n_words, n_features, rng)
-    encoder = {"words": vectors, "idf": np.ones(n_words, np.float32)}
     # The centre of a label is close to the words that it has.
     topics = random_directions(-(-n_labels // LABELS_PER_TOPIC), n_features, rng)
     centres = unit(np.repeat(topics, LABELS_PER_TOPIC, axis=0)[:n_labels] + vectors[np.arange(n_labels) % n_words])
+    candidates = label_index(centres, 500)
+    candidates.n_searched = max(1, candidates.max_searched // 16)
     classifier = {
         "weights": 4 * centres,
         "biases": np.full(n_labels, -6, np.float32),
         "block": np.zeros((n_features, n_features), np.float32),
     }
-    idf, prefix_idf = np.ones(n_words, np.float32), np.ones(n_prefixes, np.float32)
-    features = WordFeatures(vocabulary, prefixes, TfIdf(idf), TfIdf(prefix_idf))
-    owned = np.sort(rng.integers(features.n_features, size=(n_labels, words_per_label), dtype=np.int32), axis=1)
-    weights = rng.standard_normal(owned.size, dtype=np.float32)
-    indptr = np.arange(0, owned.size + 1, words_per_label)
-    rows = WordRows.of_words(indptr, owned.ravel(), weights, np.zeros(n_labels, np.float32), features.n_features)
-    index = label_index(centres)
-    head = HeadRuntime(classifier, n_labels, n_features)
-    arrays = {f"encoder.{name}": array for name, array in encoder.items()}
-    model = AstecModel(
-        Pipeline(AstecModel.Runtime(encoder, 32), index, head, 500),
-        arrays | {f"extreme.{name}": array for name, array in classifier.items()},
-        vocabulary=vocabulary,
-        records=[],
-        reranker=Reranker(features, rows, Mixture(), 100),
-        searched=max(1, len(index.centres.cells) // 32),
-        label_names=[f"label {number}" for number in range(n_labels)],
-        display_names={},
-        options=AstecOptions().kept(),
+    n_lexical = n_words + n_subwords
+    words_of_labels = np.sort(rng.integers(n_lexical, size=(n_labels, words_per_label), dtype=np.int32), axis=1)
+    weights = rng.standard_normal(words_of_labels.size, dtype=np.float32)
+    bounds = np.arange(0, words_of_labels.size + 1, words_per_label)
+    reranker = paged_weights(bounds, words_of_labels.ravel(), weights, np.zeros(n_labels, np.float32), n_lexical)
+    reranker |= {"idf": idf, "subword_idf": subword_idf}
+    pipeline = Pipeline(
+        vocabulary,
+        BagEncoder({"words": vectors, "idf": idf}, {"max_words": 32}),
+        candidates,
+        RowClassifier(classifier, {"blend": {}}),
+        Reranker(reranker, {"n_candidates": 100, "mixture": vars(Mixture())}, vocabulary, subwords),
     )
-    model.save(folder)
+    options = resolve("astec", shortlist.get_recipe("astec").options, {}, n_labels=n_labels).model_options()
+    Model("astec", options, [pipeline], [f"label {number}" for number in range(n_labels)]).save(folder)
     return [" ".join(words[i] for i in rng.integers(n_words, size=9)) for _ in range(n_texts)]

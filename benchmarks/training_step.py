@@ -22,31 +22,31 @@ import statistics
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from unittest import mock
 
-import shortlist  # noqa: F401 isort: skip - before torch, because it sets how OpenMP threads wait
+from common import make_parser, print_json, show, timed  # isort: skip - before torch
+
 import numpy as np
 import torch
 from torch import nn
 
-from common import make_parser, print_json, show, timed
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.encoders.dropout import Dropout
-from shortlist.encoders.inception import STRIDE, InceptionEncoder
-from shortlist.heads.block import ResidualBlock
-from shortlist.heads.label_rows import LabelRows
+from shortlist.kernels.threads import use_threads
 from shortlist.labels.tree import LabelTree
-from shortlist.shortlisters.clusters import top_clusters
+from shortlist.stages.encoders.inception import STRIDE
 from shortlist.training import batches
-from shortlist.training import learner as learner_module
 from shortlist.training.batches import BATCHES_PER_RUN, epoch_batches, padded
-from shortlist.training.learner import Learner, Shortlisting
+from shortlist.training.label_rows import LabelRows
+from shortlist.training.learner import ClusterSearch, Learner
+from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.inception import InceptionNetwork
+from shortlist.training.networks.residual import ResidualBlock
 from synthetic import distinct, random_labels
 
 LEARNING_RATE = 0.002
 WORDS_PER_TEXT = 9
 LABELS_PER_TEXT = 2.5
 MAX_WORDS = 32
+DROPOUT = 0.25
 OURS = "Shortlist"
 
 
@@ -107,33 +107,41 @@ class Ours:
 
     def __init__(self, sizes):
         torch.manual_seed(0)
-        encoder = InceptionEncoder(sizes.words, max_words=MAX_WORDS)
+        network = InceptionNetwork(sizes.words, max_words=MAX_WORDS)
         tree = LabelTree.from_clusters(np.repeat(np.arange(sizes.clusters), np.diff(sizes.starts)))
-        shortlisting = Shortlisting(tree, sizes.searched)
-        self.learner = Learner(encoder, sizes.labels, LABELS_PER_TEXT, shortlisting, threads=sizes.threads)
-        self.dropouts = [(part, part.below) for part in encoder.modules() if isinstance(part, Dropout)]
+        self.learner = Learner(network, sizes.labels, LABELS_PER_TEXT, ClusterSearch(tree, sizes.searched))
+        self.meta = self.learner.heads["meta"] = MetaHead(self.learner.heads["meta"])
+        self.dropouts = [(part, part.below) for part in network.modules() if isinstance(part, Dropout)]
 
-    def train(self, mode=True):
+    def use_dropout(self, on):
         for part, below in self.dropouts:
-            part.below = below if mode else 0
+            part.below = below if on else 0
 
     def step(self, batch):
         """One step, with the clusters selected by the batch's scores; returns the loss."""
-
-        def select(logits, n_searched, threads):
-            return top_clusters(batch.scores, n_searched, threads)
-
-        with mock.patch.object(learner_module, "top_clusters", select):
-            result = self.learner.step(batches.Batch(batch.word_ids, batch.labels), LEARNING_RATE)
+        self.meta.scores = batch.scores
+        result = self.learner.step(batches.Batch(batch.word_ids, batch.labels), LEARNING_RATE)
         return result.loss + result.meta_loss
 
 
-class PublishedEncoder(InceptionEncoder):
+class MetaHead:
+    """The meta-classifier, which learns as usual, then gives the batch's scores as its logits."""
+
+    def __init__(self, head):
+        self.head = head
+
+    def learn(self, features, candidates, positives, learning_rate, logits_out):
+        loss = self.head.learn(features, candidates, positives, learning_rate, logits_out)
+        logits_out[:] = self.scores
+        return loss
+
+
+class PublishedEncoder(InceptionNetwork):
     """The same weights, computed as written in the paper."""
 
     def __init__(self, n_words):
         super().__init__(n_words, max_words=MAX_WORDS)
-        self.dropout = nn.Dropout(0.25)
+        self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, word_ids):
         word_ids = nn.functional.pad(word_ids, (0, MAX_WORDS - word_ids.shape[1]), value=self.padding)
@@ -190,6 +198,9 @@ class Published(nn.Module):
         rest = [weight for weight in self.parameters() if id(weight) not in known]
         return [torch.optim.SparseAdam(sparse, lr=LEARNING_RATE), torch.optim.Adam(rest, lr=LEARNING_RATE)]
 
+    def use_dropout(self, on):
+        self.encoder.dropout.p = DROPOUT if on else 0
+
     def step(self, batch):
         features = self.encoder(torch.from_numpy(batch.word_ids))
         meta_logits = self.meta(self.meta_block(features))
@@ -216,16 +227,10 @@ def run(sizes, n_texts, name, make_side, batch_size, warm_up, repeats):
     """Train a new model for some steps; the first one is without dropout."""
     side, times, losses = make_side(), [], []
     for batch in islice(make_batches(sizes, n_texts, batch_size), warm_up + repeats):
-        side.train(bool(losses))
+        side.use_dropout(bool(losses))
         seconds, loss = timed(lambda batch=batch: side.step(batch))
         times.append(seconds)
         losses.append(loss)
-        if len(losses) == 1:  # numba's pool has started now, and may have changed torch's number of threads
-            torch.set_num_threads(sizes.threads)
-    if torch.get_num_threads() != sizes.threads:
-        raise SystemExit(
-            f"torch ran with {torch.get_num_threads()} threads, not {sizes.threads}: the times are invalid"
-        )
     return {"": name, "batch": batch_size, "step s": statistics.median(times[warm_up:]), "first loss": losses[0]}
 
 
@@ -247,18 +252,18 @@ def main():
 
     sizes = Sizes(arguments.words, arguments.labels, arguments.clusters, arguments.searched, arguments.threads)
     n_texts = BATCHES_PER_RUN * max(arguments.batches + arguments.opponent_batches)
-    torch.set_num_threads(sizes.threads)
     print(f"{sizes.labels:,} labels in {sizes.clusters:,} clusters, {sizes.searched:,} clusters per text")
-    results = []
-    for rows in arguments.opponent_rows:
-        opponent = partial(Published, sizes, rows == "sparse")
-        results += [
-            run(sizes, n_texts, f"published, {rows}", opponent, batch, 2, arguments.opponent_repeats)
+    torch.set_num_threads(sizes.threads)
+    with use_threads(sizes.threads):
+        results = [
+            run(sizes, n_texts, f"published, {rows}", partial(Published, sizes, rows == "sparse"), batch, 2,
+                arguments.opponent_repeats)
+            for rows in arguments.opponent_rows
             for batch in arguments.opponent_batches
+        ]  # fmt: skip
+        results += [
+            run(sizes, n_texts, OURS, partial(Ours, sizes), batch, 3, arguments.repeats) for batch in arguments.batches
         ]
-    results += [
-        run(sizes, n_texts, OURS, partial(Ours, sizes), batch, 3, arguments.repeats) for batch in arguments.batches
-    ]
     ours = {result["batch"]: result["step s"] for result in results if result[""] == OURS}
     for result in results:
         result["texts/s"] = round(result["batch"] / result["step s"])

@@ -24,7 +24,7 @@ from shortlist.text import TfIdf, Vocabulary
 RECIPES: dict[str, dict[str, Any]] = {
     "popular": {},
     "centroid": {},
-    "inceptionxml+": {"epochs": 1, "label_texts": False, "candidates": 30},
+    "inceptionxml+": {"n_epochs": 1, "label_texts": False, "n_reranked": 30},
 }
 EXAMPLES = ("heart attack", "sugar diabetes with kidney trouble", "broken wrist", "bee sting", "wisdom tooth pain")
 CLUSTERS_SHOWN = 6

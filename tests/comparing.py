@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.compare import Settings
 from shortlist.compare.plan import EntryPlan, Peer, plan
 

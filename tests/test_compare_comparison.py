@@ -11,7 +11,7 @@ import pytest
 
 import shortlist as library
 from comparing import BAD, fake_entries, is_alive, settings_of, write_data
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.compare import compare, comparison, runner
 from shortlist.compare.measure import METRICS, Convention
 from shortlist.compare.plan import plan

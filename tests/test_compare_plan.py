@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,45 @@ from click.testing import CliRunner
 
 from comparing import settings_of, write_data
 from shortlist.cli import shortlist
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.compare import ablations, compare
 from shortlist.compare.plan import plan
 from shortlist.errors import OptionError
 
 pytestmark = pytest.mark.slow  # starts processes
+
+OWN_RECIPE = """
+import numpy as np
+import shortlist
+
+
+def network(data, options, vectors):
+    import torch
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n_features = vectors.shape[1]
+            self.words = torch.nn.Embedding(data.n_words + 1, self.n_features, data.n_words, sparse=True)
+            self.words.weight.data[:-1] = torch.from_numpy(vectors)
+
+        def forward(self, word_ids):
+            return self.words(word_ids).sum(dim=1)
+
+        def arrays(self):
+            return {"words": self.words.weight[:-1].detach().cpu().numpy()}
+
+    return Sum()
+
+
+def encode(arrays, word_ids):
+    return word_ids.to_csr(len(arrays["words"])) @ arrays["words"]
+
+
+ASTEC = shortlist.get_recipe("astec")
+ENCODER = shortlist.CustomEncoder("sum", network, encode)
+RECIPE = shortlist.Recipe("own", "sums of word vectors", "little", "in tests", ENCODER, ASTEC.phases, ASTEC.options)
+"""
 
 
 def test_the_command_line_splits_off_a_test_part(tmp_path):
@@ -38,12 +72,12 @@ def test_the_command_line_splits_off_a_test_part(tmp_path):
         (["--recipes", "nothing"], "no recipe 'nothing'"),
         (["--peers", "nothing"], "unknown peer 'nothing'"),
         (["--recipes", "none", "--peers", "none"], "nothing to compare"),
-        (["--recipes", "centroid:epochs=3"], "has no option 'epochs'"),
+        (["--recipes", "centroid:n_epochs=3"], "has no option 'n_epochs'"),
         (["--recipes", "centroid:min_count"], "expected OPTION=VALUE"),
         (["--recipes", "centroid*2"], "has no seed"),
         (["--recipes", "astec*x"], "after the star"),
         (["--recipes", "popular,popular"], "listed twice"),
-        (["--recipes", "astec:epochs=two"], "'astec:epochs=two': epochs is 'two'; expected a whole number"),
+        (["--recipes", "astec:n_epochs=two"], "'astec:n_epochs=two': n_epochs is 'two'; expected a whole number"),
         (["--peers", "fasttext", "--peers-python", "/no/python"], "/no/python cannot run the other tools"),
         (["--recipes", "popular", "--rerun", "astec"], "cannot rerun 'astec'"),
     ],
@@ -54,6 +88,23 @@ def test_invalid_command_lines(tmp_path, arguments, message):
     assert failed.exit_code == 2
     assert message in failed.output
     assert not (tmp_path / "out").exists()
+
+
+def test_an_own_encoder_named_by_module(tmp_path, monkeypatch):
+    (tmp_path / "own_recipe.py").write_text(OWN_RECIPE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)  # for the processes of the entries
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    own = "own_recipe:RECIPE:embedding_dim=16:n_surrogate_epochs=3:n_epochs=3"
+    call = ["compare", str(data), "--recipes", f"popular,{own}", "--peers", "none", "--out", str(out), "--threads", "1"]
+    done = CliRunner().invoke(shortlist, call)
+    assert done.exit_code == 0, done.output
+    popular, entry = json.loads((out / "summary.json").read_text())["entries"]
+    assert entry["name"] == own and entry["status"] == "done", entry["note"]
+    assert entry["title"] == "own_recipe:RECIPE (embedding_dim=16, n_surrogate_epochs=3, n_epochs=3)"
+    assert entry["options"]["embedding_dim"] == 16
+    assert entry["scores"]["P@1"] > popular["scores"]["P@1"] + 20
+    assert entry["multiply_adds"] is None  # nobody knows what the function costs
 
 
 def test_nothing_measured_is_an_error(tmp_path):
@@ -77,7 +128,7 @@ def test_ablations(tmp_path, monkeypatch):
     variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3]]
     monkeypatch.setitem(ablations.ABLATIONS, "fan-out", replace(fan_out, variants=variants))
     monkeypatch.setitem(ablations.ABLATIONS, "dimensions", replace(dimensions, variants=dimensions.variants[:2]))
-    small = "epochs=2:dimensions=64:channels=4:validation=0.2"
+    small = "n_epochs=2:embedding_dim=64:channels=4:validation_fraction=0.2"
     entries = plan("popular", "none", option_value, ablations=f"fan-out:{small},dimensions:{small}")
     settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries)
     summary = compare(settings)
@@ -91,11 +142,8 @@ def test_ablations(tmp_path, monkeypatch):
     for table in summary["ablations"]:
         assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
     entry = json.loads((Path(settings.out) / "entries" / "fan-out_3_LightXML.json").read_text())
-    assert (
-        entry["options"]["form"] == "lightxml"
-        and entry["options"]["clusters"] == 5
-        and not entry["options"]["reranker"]
-    )
+    options = entry["options"]
+    assert options["variant"] == "lightxml" and options["n_clusters"] == 5 and not options["reranker"]
     assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
     assert compare(settings)["ablations"] == summary["ablations"]  # from the stored entries
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from comparing import fake_entries, settings_of, write_data
-from shortlist.cli.models import option_value
+from shortlist.cli.train import option_value
 from shortlist.compare import compare
 from shortlist.compare.peers.run_peer import Data
 from shortlist.compare.plan import plan

@@ -102,7 +102,8 @@ def _split_names(given: str, known: Collection[str]) -> list[str]:
 
 def _plan_recipe(name: str, parse_value: Callable[[str], Any]) -> EntryPlan:
     head, *settings = name.split(":")
-    if settings and "=" not in settings[0]:  # package.module:NAME
+    is_known = head.partition("*")[0] in list_recipes()
+    if settings and "=" not in settings[0] and not is_known:  # package.module:NAME
         head = f"{head}:{settings.pop(0)}"
     recipe, star, count = head.partition("*")
     options = _parse_options(name, settings, recipe, parse_value)
