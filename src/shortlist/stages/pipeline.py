@@ -13,6 +13,7 @@ from shortlist.arrays import Ragged
 from shortlist.data.texts import Texts
 from shortlist.errors import ModelError, OptionError
 from shortlist.kernels.threads import n_threads, use_cores
+from shortlist.lazy import sparse
 from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
@@ -129,6 +130,8 @@ def in_blocks(rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
     starts = range(0, max(n_inputs(inputs), 1), TEXTS_PER_BLOCK)
     if len(starts) == 1:
         return rank(inputs)
+    if sparse.issparse(inputs):
+        inputs = sparse.csr_array(inputs)  # some formats have no rows to slice
 
     def rank_block(start: int) -> Ranking:
         with use_cores(1):
