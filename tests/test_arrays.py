@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from shortlist.kernels.ragged import SHORT_ROW, first_in_row
 
 from model_files import replaced
 from shortlist import arrays as arrays_module
 from shortlist.arrays import INT8_MAX, ArraySpec, QuantizedMatrix, Ragged, check_arrays, counts_to_indptr
 from shortlist.errors import ModelError
+from shortlist.kernels.ragged import SHORT_ROW, first_in_row
 
 lists_of_rows = st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=12)
 

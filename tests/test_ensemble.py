@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from shortlist.model.baselines import PopularModel
+from shortlist.model.ensemble_training import train_ensemble
+from shortlist.model.registry import list_recipes
 
 import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
-from shortlist.model.baselines import PopularModel
 from shortlist.model.ensemble import EnsembleModel, best_of_means
-from shortlist.model.ensemble_training import train_ensemble
-from shortlist.model.registry import list_recipes
 
 SECONDS = 180
 OPTIONS = {"epochs": 2, "surrogate_epochs": 2, "dimensions": 16, "batch_size": 32, "dropout": 0.25, "clusters": 7}

@@ -13,9 +13,9 @@ from scipy import sparse
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.text.texts import Texts
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation import evaluate
+from shortlist.text.texts import Texts
 
 NAMES = ["ant", "bee", "cat", "dog", "elk", "fox"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from shortlist.kernels.candidates import labels_of_centres
 from shortlist.model.deepxml import LEAST_VOTES, Blend
 from shortlist.model.reranker import Mixture
+
+from shortlist.kernels.candidates import labels_of_centres
 from shortlist.odds import SUREST
 
 shapes = st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 9))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from shortlist.encoders.bag_runtime import BagRuntime
 
 import shortlist
 from shortlist.arrays import Ragged
-from shortlist.encoders.bag_runtime import BagRuntime
 from shortlist.errors import ModelError, OptionError
 
 torch = pytest.importorskip("torch")
@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from shortlist.encoders.bag import BagEncoder  # noqa: E402 - needs torch
 from shortlist.heads.block import ResidualBlock  # noqa: E402
 from shortlist.model.deepxml_training import few_of_each  # noqa: E402
+
 from shortlist.training.batches import padded  # noqa: E402
 
 N_TOPICS = 12

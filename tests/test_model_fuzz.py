@@ -17,8 +17,8 @@ import model_damage
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.text.texts import Texts
 from shortlist.errors import ModelError
+from shortlist.text.texts import Texts
 
 SMALL = {"n_epochs": 1, "embedding_dim": 64, "batch_size": 64, "threads": 1, "n_reranked": 20}
 QUICK = {**SMALL, "n_surrogate_epochs": 1, "n_clusters": 5, "n_candidates": 12}

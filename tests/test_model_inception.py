@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from shortlist.model.inception import InceptionOptions, InceptionPlusOptions
 from tests.test_models import change_arrays
 
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, OptionError
-from shortlist.model.inception import InceptionOptions, InceptionPlusOptions
 
 pytest.importorskip("torch")
 

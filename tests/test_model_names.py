@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-import shortlist
 from shortlist.model.names import TIMES, LabelTexts
 from shortlist.model.options import TextOptions
 from shortlist.model.prepared import Prepared
+
+import shortlist
 from shortlist.text import Vocabulary
 
 

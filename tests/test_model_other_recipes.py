@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import expit
+from shortlist.model.mach import MachOptions, Repetitions
 from tests.test_models import change_arrays
 
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.text.texts import Texts
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.model.mach import MachOptions, Repetitions
+from shortlist.text.texts import Texts
 
 torch = pytest.importorskip("torch")
 
 from shortlist.encoders.mlp import MLPEncoder  # noqa: E402 - needs torch
 from shortlist.model.mach_training import chosen  # noqa: E402
+
 from shortlist.training.learner import Learner  # noqa: E402
 
 QUICK = {"epochs": 2, "dimensions": 16, "batch_size": 16, "dropout": 0.1, "threads": 1}

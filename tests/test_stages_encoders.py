@@ -1,4 +1,4 @@
-"""Encoders without torch: against the networks they were learnt as, and against damaged arrays."""
+"""Encoders of words without torch: against the networks they were learnt as, and against damaged arrays."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from scipy.special import erf
 
 from model_files import replaced
 from shortlist.arrays import QuantizedMatrix, Ragged
-from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.errors import ModelError
 from shortlist.kernels.encoders import join_taps
-from shortlist.stages.encoders import (
-    BagEncoder,
-    CNNEncoder,
-    FunctionEncoder,
-    GivenEncoder,
-    InceptionEncoder,
-    NoEncoder,
-    ParallelEncoders,
-    TfIdfEncoder,
-    UnitRowsEncoder,
-)
+from shortlist.stages.encoders import BagEncoder, CNNEncoder, InceptionEncoder
 from shortlist.stages.encoders import cnn as cnn_module
 from shortlist.stages.encoders import inception as inception_module
 from shortlist.stages.encoders.cnn import WIDTHS, chunk_bounds
-from shortlist.stages.encoders.given import dense
 from shortlist.training.batches import padded
 
 torch = pytest.importorskip("torch")
@@ -375,135 +363,6 @@ class TestInceptionEncoder:
         join_taps(x, np.asarray([0, x.size]), np.zeros(x.size, np.float32), out)
         exact = x.astype(np.float64) / 2 * (1 + erf(x.astype(np.float64) / np.sqrt(2)))
         np.testing.assert_allclose(out, exact, rtol=1e-6, atol=1.5e-6)
-
-
-class TestGivenEncoder:
-    def test_the_unit_of_the_features_does_not_matter(self):
-        features = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-        metres, feet = GivenEncoder.fit(features, 2.5), GivenEncoder.fit(features * 1000, 2.5)
-        np.testing.assert_allclose(metres.encode(features), feet.encode(features * 1000), rtol=1e-5)
-        ratios = metres.encode(features) / features
-        np.testing.assert_allclose(ratios, ratios[0, 0], rtol=1e-5)
-        assert np.linalg.norm(metres.encode(features), axis=1).mean() == pytest.approx(2.5)
-        assert np.isfinite(GivenEncoder.fit(0 * features, 2.5).encode(features)).all()
-
-    def test_the_matrix_of_the_caller_stays_as_it_is(self):
-        features = np.ones((2, 3), np.float32)
-        assert GivenEncoder({"scale": np.full(3, 2, np.float32)}).encode(features).tolist() == [[2] * 3] * 2
-        assert (features == 1).all()
-
-    def test_dense_and_sparse_matrices_give_the_same(self):
-        features = np.asarray([[0, 1.5], [2, 0], [0, 0]])
-        for same in (features, sparse.csr_array(features), sparse.coo_matrix(features), features.astype(np.float16)):
-            matrix = dense(same)
-            assert matrix.dtype == np.float32
-            assert matrix.tolist() == features.tolist()
-        assert dense(np.asarray([[True, False]])).tolist() == [[1, 0]]
-
-    @pytest.mark.parametrize(
-        ("features", "message"),
-        [
-            ([[1, 2], [np.nan, 0], [np.inf, 0]], "row 1 of the features .* so do 1 more"),
-            (sparse.csr_array(np.asarray([[0, np.inf]])), "row 0"),
-            ([[0, 1e300]], "row 0"),
-            ([["a"]], "2 axes of <U1"),
-            ([1, 2], "1 axes"),
-            ([[1j]], "complex"),
-        ],
-    )
-    def test_anything_but_a_finite_matrix_is_refused(self, features, message):
-        with pytest.raises(DataError, match=message):
-            dense(features)
-
-    def test_another_number_of_columns_and_damaged_scales_are_refused(self):
-        with pytest.raises(OptionError, match="takes 3 features; the matrix has 4"):
-            GivenEncoder({"scale": np.ones(3, np.float32)}).encode(np.zeros((1, 4)))
-        for scale in (np.ones((1, 3), np.float32), np.ones(3), np.full(3, np.nan, np.float32)):
-            with pytest.raises(ModelError, match="'scale'"):
-                GivenEncoder.from_arrays({"scale": scale}, {})
-
-
-class TestSparseEncoders:
-    def test_tfidf_rows_have_length_1_and_one_column_per_word(self):
-        encoder = TfIdfEncoder({"idf": np.array([1, 2, 3], np.float32)})
-        rows = encoder.encode(Ragged.from_lists([[0, 1], [2, 2], []])).toarray()
-        expected = [np.array([1, 2, 0]) / 5**0.5, [0, 0, 1], [0, 0, 0]]
-        np.testing.assert_allclose(rows, expected, rtol=1e-6)
-        assert (encoder.n_words, encoder.n_features) == (3, 3)
-        with pytest.raises(ModelError, match="'idf' has shape"):
-            TfIdfEncoder.from_arrays(encoder.arrays(), {}, n_words=4)
-
-    def test_unit_rows(self):
-        encoder = UnitRowsEncoder.from_arrays({}, {"n_features": 2})
-        for matrix in (np.array([[3.0, 4.0], [0, 0]]), sparse.csr_array(np.array([[3.0, 4.0], [0, 0]]))):
-            np.testing.assert_allclose(encoder.encode(matrix).toarray(), [[0.6, 0.8], [0, 0]])
-        with pytest.raises(OptionError, match="takes 2 features; the matrix has 3"):
-            encoder.encode(np.ones((1, 3)))
-        with pytest.raises(ModelError, match="n_features"):
-            UnitRowsEncoder.from_arrays({}, {})
-
-    def test_no_encoder_takes_texts_and_features(self):
-        encoder = NoEncoder.from_arrays({}, {})
-        assert encoder.encode(["a", "b"]).shape == encoder.encode(np.ones((2, 5))).shape == (2, 0)
-        with pytest.raises(ModelError, match="'words' is not part of this stage"):
-            NoEncoder.from_arrays({"words": np.zeros(1)}, {})
-
-
-class TestParallelEncoders:
-    def members(self, n=3):
-        return [stage_of(new_hashed_bag(seed, embedding_dim=4 + seed)) for seed in range(n)]
-
-    def test_features_stand_side_by_side(self):
-        members, texts = self.members(), random_texts([3, 0, 40])
-        encoder = ParallelEncoders(members)
-        assert (encoder.n_words, encoder.n_features) == (N_WORDS, 4 + 5 + 6)
-        expected = np.concatenate([member.encode(texts) for member in members], axis=1)
-        assert np.array_equal(encoder.encode(texts), expected)
-
-    def test_eleven_members_come_back_in_order(self):
-        """Names of arrays begin with the number of the member: 1 and 10 must not be confused."""
-        encoder, texts = ParallelEncoders(self.members(11)), random_texts([3, 5])
-        again = ParallelEncoders.from_arrays(encoder.arrays(), encoder.config())
-        assert np.array_equal(again.encode(texts), encoder.encode(texts))
-
-    def test_members_must_share_a_vocabulary(self):
-        words = {"words": np.zeros((3, 2), np.float32), "idf": np.zeros(3, np.float32)}
-        other = BagEncoder.from_arrays(words, {"max_words": 3})
-        with pytest.raises(ModelError, match="need one vocabulary"):
-            ParallelEncoders([*self.members(), other])
-        with pytest.raises(ModelError, match="need one vocabulary"):
-            ParallelEncoders([])
-
-    @pytest.mark.parametrize(
-        "change", [{"1.idf": None}, {"1.words": lambda a: a[:, :0]}, {"3.words": np.zeros((1, 1), np.float32)}]
-    )
-    def test_damaged_arrays_are_refused(self, change):
-        encoder = ParallelEncoders(self.members())
-        with pytest.raises(ModelError):
-            ParallelEncoders.from_arrays(replaced(encoder.arrays(), change), encoder.config())
-
-
-class TestFunctionEncoder:
-    @staticmethod
-    def mean_words(arrays, word_ids):
-        sums = np.add.reduceat(np.append(arrays["words"][word_ids.values], [[0, 0]], axis=0), word_ids.indptr[:-1])
-        return sums / np.maximum(word_ids.counts, 1)[:, None]
-
-    def test_encodes_with_the_function_and_the_first_words(self):
-        words = np.arange(10, dtype=np.float64).reshape(5, 2)
-        encoder = FunctionEncoder({"words": words}, {"max_words": 2, "n_words": 5}, self.mean_words)
-        features = encoder.encode(Ragged.from_lists([[0, 1, 4], [3]]))
-        assert features.dtype == np.float32
-        assert features.tolist() == [[1, 2], [6, 7]]
-        assert (encoder.n_words, encoder.n_features) == (5, 2)
-        assert encoder.quantized() is encoder
-        assert encoder.multiply_adds(np.array([3])) is None
-
-    @pytest.mark.parametrize("name", ["max_words", "n_words"])
-    def test_a_damaged_config_is_refused(self, name):
-        config = {"max_words": 2, "n_words": 5, name: "5"}
-        with pytest.raises(ModelError, match=name):
-            FunctionEncoder({"words": np.ones((5, 2))}, config, self.mean_words)
 
 
 def test_quantized_words_need_scales():

@@ -10,23 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shortlist.heads.label_rows import LabelRows
+from shortlist.training.schedule import one_cycle
+from shortlist.training.validation import cut_validation
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError, Stopped
-from shortlist.heads.label_rows import LabelRows
 from shortlist.labels.tree import LabelTree
 from shortlist.training import memory
 from shortlist.training.batches import Batch, FeatureBatches, WordBatches
 from shortlist.training.checkpoints import Checkpoints
-from shortlist.training.schedule import one_cycle
-from shortlist.training.validation import cut_validation
 
 torch = pytest.importorskip("torch")
 
 from shortlist.encoders.dropout import Dropout  # noqa: E402 - needs torch
+from shortlist.training.word_optimiser import WordOptimiser  # noqa: E402
+
 from shortlist.training.learner import Learner, Shortlisting, need_finite  # noqa: E402
 from shortlist.training.loop import Plan, fit  # noqa: E402
-from shortlist.training.word_optimiser import WordOptimiser  # noqa: E402
 
 N_TOPICS, WORDS_PER_TOPIC, N_FEATURES = 12, 4, 16
 PLAN = Plan(epochs=4, batch_size=8, rate=0.01, detached=0.25)

@@ -11,6 +11,7 @@ import numpy as np
 from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, OptionError
 from shortlist.kernels.threads import run_shares, use_cores
+from shortlist.lazy import sparse
 from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
@@ -128,6 +129,8 @@ def in_blocks(rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
     starts = range(0, max(n_inputs(inputs), 1), TEXTS_PER_BLOCK)
     if len(starts) == 1:
         return rank(inputs)
+    if sparse.issparse(inputs):
+        inputs = sparse.csr_array(inputs)  # some formats have no rows to slice
 
     blocks: list[Ranking | None] = [None] * len(starts)
 

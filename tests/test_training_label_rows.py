@@ -1,8 +1,6 @@
-"""The fused training steps against autograd and a row-wise optimiser written out, on random and edge shapes."""
+"""The fused training steps against autograd and a row-wise optimiser in plain loops, on random and edge shapes."""
 
 from __future__ import annotations
-
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,28 +9,31 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
-from shortlist.heads import label_rows
-from shortlist.heads.label_rows import LabelRows
 from shortlist.kernels.label_rows import entropy_row, even_shares, samples_by_cluster
+from shortlist.kernels.threads import use_threads
+from shortlist.training import label_rows
+from shortlist.training.label_rows import Clusters, LabelRows
 
 torch = pytest.importorskip("torch")
+
+from shortlist.training.learner import with_positives  # noqa: E402 - needs torch
 
 pytestmark = pytest.mark.slow
 
 
-def random_problem(rng, n_samples, n_clusters, most_labels, n_seen, n_features):
-    """Clusters of different size, some clusters for each sample, positives in some of these."""
+def random_problem(rng, n_texts, n_clusters, most_labels, n_seen, n_features):
+    """Clusters of different sizes, some of them for each text, and positives in some of those."""
     starts = counts_to_indptr(rng.integers(1, most_labels + 1, n_clusters))
     n_seen = min(n_seen, n_clusters)
-    clusters = np.stack([rng.permutation(n_clusters)[:n_seen] for _ in range(n_samples)]).astype(np.int32)
+    clusters = np.stack([rng.permutation(n_clusters)[:n_seen] for _ in range(n_texts)]).astype(np.int32)
     rows = [np.concatenate([np.arange(starts[c], starts[c + 1]) for c in seen]) for seen in clusters]
     positives = Ragged.from_lists([rng.choice(r, rng.integers(0, min(3, len(r)) + 1), replace=False) for r in rows])
-    features = rng.standard_normal((n_samples, n_features)).astype(np.float32)
+    features = rng.standard_normal((n_texts, n_features)).astype(np.float32)
     return starts, clusters, rows, positives, features
 
 
 class RowOptimiser:
-    """Each row's gradient over the root of the mean of its mean squares, over the steps that saw the row."""
+    """Divides the gradient of a row by the root of its mean square, averaged over the steps that saw the row."""
 
     def __init__(self, weights, biases):
         self.parameters = (weights, biases)
@@ -52,7 +53,7 @@ class RowOptimiser:
 
 
 def oracle_step(weights, biases, optimiser, features, rows, positives, rate=0.01):
-    """The same in plain torch: logits of the candidates, cross-entropy, autograd, the optimiser."""
+    """The same in plain torch: logits of the candidates, cross-entropy, autograd, optimiser."""
     x = torch.tensor(features, requires_grad=True)
     loss = torch.zeros((), dtype=torch.float64)
     for sample, candidates in enumerate(rows):
@@ -65,11 +66,11 @@ def oracle_step(weights, biases, optimiser, features, rows, positives, rate=0.01
     return loss.item(), x.grad.numpy()
 
 
-def run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads):
-    """A step on some clusters, where means start from nothing, then two on all, where they do not."""
+def run_both(seed, n_texts, n_clusters, most_labels, n_seen, n_features, threads):
+    """One step on some clusters, with which the means start, then two on all of them."""
     rng = np.random.default_rng(seed)
     starts, clusters, rows, positives, features = random_problem(
-        rng, n_samples, n_clusters, most_labels, n_seen, n_features
+        rng, n_texts, n_clusters, most_labels, n_seen, n_features
     )
     n_labels = int(starts[-1])
     ours = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
@@ -77,13 +78,14 @@ def run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threa
     biases = torch.tensor(ours.biases.copy(), requires_grad=True)
     optimiser = RowOptimiser(weights, biases)
     for _ in range(3):
-        loss, gradient = ours.step_on_clusters(features, clusters, starts, positives, 0.01, threads)
+        with use_threads(threads):
+            loss, gradient = ours.step(features, Clusters(clusters, starts), positives, 0.01)
         expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, rows, positives)
         assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-5)
         np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=1e-5)
-        rows = [np.arange(n_labels) for _ in range(n_samples)]
-        clusters = np.tile(np.arange(n_clusters, dtype=np.int32), (n_samples, 1))
-        positives = Ragged.from_lists([rng.choice(n_labels, 1) for _ in range(n_samples)])
+        rows = [np.arange(n_labels) for _ in range(n_texts)]
+        clusters = np.tile(np.arange(n_clusters, dtype=np.int32), (n_texts, 1))
+        positives = Ragged.from_lists([rng.choice(n_labels, 1) for _ in range(n_texts)])
         features = rng.standard_normal(features.shape).astype(np.float32)
     np.testing.assert_allclose(ours.weights, weights.detach().numpy(), rtol=1e-3, atol=2e-4)
     np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
@@ -99,34 +101,34 @@ def run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threa
     st.sampled_from([1, 3, 16, 33]),
     st.sampled_from([1, 2]),
 )
-def test_step_equals_autograd_and_row_optimiser(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads):
-    run_both(seed, n_samples, n_clusters, most_labels, n_seen, n_features, threads)
+def test_step_equals_autograd_and_row_optimiser(seed, n_texts, n_clusters, most_labels, n_seen, n_features, threads):
+    run_both(seed, n_texts, n_clusters, most_labels, n_seen, n_features, threads)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 20), st.sampled_from([1, 7, 16]), st.booleans())
-def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_samples, n_labels, n_features, short):
+def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_texts, n_labels, n_features, short):
     rng = np.random.default_rng(seed)
     ours = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
     before = ours.weights.copy()
     weights = torch.tensor(before.copy(), requires_grad=True)
     biases = torch.tensor(ours.biases.copy(), requires_grad=True)
     optimiser = RowOptimiser(weights, biases)
-    features = rng.standard_normal((n_samples, n_features)).astype(np.float32)
+    features = rng.standard_normal((n_texts, n_features)).astype(np.float32)
     positives = Ragged.from_lists(
         [rng.choice(n_labels, rng.integers(0, min(3, n_labels) + 1), False) for _ in features]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_rows, "has_short_products", lambda: short)
+        patch.setattr(label_rows, "has_fast_bfloat16", lambda: short)
         patch.setattr(label_rows, "ROWS_PER_BLOCK", 7)
-        loss, gradient = ours.step_on_all(features, positives, 0.01)
-    every = [np.arange(n_labels)] * n_samples
+        loss, gradient = ours.step(features, None, positives, 0.01)
+    every = [np.arange(n_labels)] * n_texts
     expected_loss, expected_gradient = oracle_step(weights, biases, optimiser, features, every, positives)
-    # 16-bit products keep two to three digits, of each term and not of their sum; logits are such products, too.
+    # bfloat16 keeps two to three digits of each term, not of their sum; and logits are such products, too.
     assert loss == (
         pytest.approx(expected_loss, rel=0.02, abs=0.01) if short else pytest.approx(expected_loss, 1e-4, 1e-5)
     )
-    terms = np.abs(before).sum(axis=0).max() / n_samples  # at most; slopes are below 1 / samples
+    terms = np.abs(before).sum(axis=0).max() / n_texts  # an upper bound: slopes are below 1 / samples
     slack = terms / 64 if short else 1e-5
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-3, atol=slack + 1e-6)
     if not short:
@@ -134,22 +136,22 @@ def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_samples, n
         np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
 
 
-def random_candidates(rng, n_samples, n_labels, k, n_features):
-    """Distinct candidates for each sample in any order, with gaps; positives among them; features."""
-    candidates = np.full((n_samples, k), -1, np.int32)
+def random_candidates(rng, n_texts, n_labels, k, n_features):
+    """Distinct candidates for each text in any order, with gaps; positives among them; features."""
+    candidates = np.full((n_texts, k), -1, np.int32)
     for line in candidates:
         own = rng.permutation(n_labels)[: rng.integers(0, min(k, n_labels) + 1)]
         line[rng.permutation(k)[: len(own)]] = own
     positives = [rng.permutation(line[line >= 0])[: rng.integers(0, 4)] for line in candidates]
-    return candidates, Ragged.from_lists(positives), rng.standard_normal((n_samples, n_features)).astype(np.float32)
+    return candidates, Ragged.from_lists(positives), rng.standard_normal((n_texts, n_features)).astype(np.float32)
 
 
 def assert_rows_are_close(found, expected):
-    for name, array in expected.to_arrays().items():
-        np.testing.assert_allclose(found.to_arrays()[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+    for name, array in expected.arrays().items():
+        np.testing.assert_allclose(found.arrays()[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-class TestStepOnLabels:
+class TestStepOnCandidates:
     @settings(max_examples=30, deadline=None)
     @given(
         st.integers(0, 10_000),
@@ -159,14 +161,15 @@ class TestStepOnLabels:
         st.sampled_from([1, 3, 16, 33]),
         st.sampled_from([1, 2]),
     )
-    def test_equals_a_step_on_clusters_of_one_row(self, seed, n_samples, n_labels, k, n_features, threads):
+    def test_equals_a_step_on_clusters_of_one_row(self, seed, n_texts, n_labels, k, n_features, threads):
         rng = np.random.default_rng(seed)
         ours, expected = (LabelRows.start(n_labels, n_features, prior=0.1, seed=seed) for _ in range(2))
         for _ in range(3):
-            candidates, positives, features = random_candidates(rng, n_samples, n_labels, k, n_features)
-            found = ours.step_on_labels(features, candidates, positives, 0.01, threads)
-            alone = np.arange(n_labels + 1)
-            loss, gradient = expected.step_on_clusters(features, candidates, alone, positives, 0.01, threads)
+            candidates, positives, features = random_candidates(rng, n_texts, n_labels, k, n_features)
+            with use_threads(threads):
+                found = ours.step(features, candidates, positives, 0.01)
+                alone = Clusters(candidates, np.arange(n_labels + 1))
+                loss, gradient = expected.step(features, alone, positives, 0.01)
             assert found[0] == pytest.approx(loss, rel=1e-5, abs=1e-6)
             np.testing.assert_allclose(found[1], gradient, rtol=1e-4, atol=1e-6)
             assert_rows_are_close(ours, expected)
@@ -179,7 +182,7 @@ class TestStepOnLabels:
         optimiser = RowOptimiser(weights, biases)
         for _ in range(3):
             candidates, positives, features = random_candidates(rng, 6, 11, 7, 5)
-            loss, gradient = ours.step_on_labels(features, candidates, positives, 0.01)
+            loss, gradient = ours.step(features, candidates, positives, 0.01)
             rows = [line[line >= 0] for line in candidates]
             expected = oracle_step(weights, biases, optimiser, features, rows, positives)
             assert loss == pytest.approx(expected[0], rel=1e-4)
@@ -196,14 +199,14 @@ class TestStepOnLabels:
             ([[-1, -1], [2, -1]], [[], [2]]),
             ([[2, 0, 1]] * 3, [[0, 1, 2]] * 3),
         ],
-        ids=["one candidate, right", "one candidate, wrong", "none", "one of two sees one", "all of all, all right"],
+        ids=["one positive", "one negative", "none", "one text of two has one", "all labels, all positive"],
     )
     def test_edge_shapes(self, candidates, positives):
         candidates, positives = np.asarray(candidates, np.int32), Ragged.from_lists(positives)
         features = np.random.default_rng(0).standard_normal((len(candidates), 3)).astype(np.float32)
         ours, expected = LabelRows.start(3, 3, prior=0.1), LabelRows.start(3, 3, prior=0.1)
-        loss, gradient = ours.step_on_labels(features, candidates, positives, 0.1)
-        clusters = expected.step_on_clusters(features, candidates, np.arange(4), positives, 0.1)
+        loss, gradient = ours.step(features, candidates, positives, 0.1)
+        clusters = expected.step(features, Clusters(candidates, np.arange(4)), positives, 0.1)
         assert loss == pytest.approx(clusters[0], rel=1e-5)
         np.testing.assert_allclose(gradient, clusters[1], rtol=1e-4, atol=1e-6)
         assert_rows_are_close(ours, expected)
@@ -212,31 +215,31 @@ class TestStepOnLabels:
     def test_no_samples(self):
         rows = LabelRows.start(3, 2, prior=0.1)
         none = np.zeros((0, 2), np.float32)
-        loss, gradient = rows.step_on_labels(none, np.zeros((0, 4), np.int32), Ragged.from_lists([]), 0.1)
+        loss, gradient = rows.step(none, np.zeros((0, 4), np.int32), Ragged.from_lists([]), 0.1)
         assert (loss, gradient.shape) == (0, (0, 2))
         assert not rows.seen.any()
 
-    def test_positives_that_are_no_candidates_are_refused(self):
+    def test_positives_must_be_candidates(self):
         rows = LabelRows.start(4, 2, prior=0.1)
         before = rows.weights.copy()
         for candidates in ([[1, 2]], [[-1, -1]]):
-            with pytest.raises(OptionError, match="does not see one of its positives; add those"):
-                rows.step_on_labels(np.ones((1, 2)), np.asarray(candidates, np.int32), Ragged.from_lists([[2, 3]]), 0.1)
+            with pytest.raises(OptionError, match="positives of a text must be among its candidates"):
+                rows.step(np.ones((1, 2)), np.asarray(candidates, np.int32), Ragged.from_lists([[2, 3]]), 0.1)
         assert np.array_equal(rows.weights, before)
 
-    def test_what_is_not_finite_is_reported(self):
+    def test_nan_and_infinity_are_reported(self):
         rows = LabelRows.start(3, 2, prior=0.1)
         for bad in (np.nan, np.inf):
             with pytest.raises(DataError, match="Lower the learning rate"):
-                rows.step_on_labels(np.asarray([[1, bad]]), np.zeros((1, 1), np.int32), Ragged.from_lists([[0]]), 0.1)
+                rows.step(np.asarray([[1, bad]]), np.zeros((1, 1), np.int32), Ragged.from_lists([[0]]), 0.1)
 
-    def test_same_shares_same_bits_and_other_shares_nearly(self, monkeypatch):
+    def test_the_same_number_of_threads_gives_the_same_bits(self, monkeypatch):
         results = []
         for n_shares in (3, 3, 1):
-            monkeypatch.setattr(label_rows, "use_threads", lambda threads, n=n_shares: nullcontext(n))
+            monkeypatch.setattr(label_rows, "n_threads", lambda n=n_shares: n)
             candidates, positives, features = random_candidates(np.random.default_rng(5), 30, 40, 10, 17)
             rows = LabelRows.start(40, 17, prior=0.05)
-            results.append((*rows.step_on_labels(features, candidates, positives, 0.01), rows.weights))
+            results.append((*rows.step(features, candidates, positives, 0.01), rows.weights))
         assert results[0][0] == results[1][0] == pytest.approx(results[2][0], rel=1e-6)
         assert np.array_equal(results[0][1], results[1][1])
         np.testing.assert_allclose(results[0][1], results[2][1], rtol=1e-4, atol=1e-6)
@@ -248,51 +251,44 @@ def test_one_label_one_cluster_one_sample():
     run_both(0, 1, 1, 1, 1, 1, 1)
 
 
-def test_rows_that_nobody_wants_stay_as_they_are():
+def test_rows_that_are_no_candidates_stay_as_they_are():
     rows = LabelRows.start(6, 4, prior=0.1)
     before = rows.weights.copy()
     starts = np.asarray([0, 2, 4, 6])
-    rows.step_on_clusters(
-        np.ones((2, 4), np.float32), np.asarray([[1], [1]], np.int32), starts, Ragged.from_lists([[2], []]), 0.1
-    )
+    clusters = Clusters(np.asarray([[1], [1]], np.int32), starts)
+    rows.step(np.ones((2, 4), np.float32), clusters, Ragged.from_lists([[2], []]), 0.1)
     changed = np.any(rows.weights != before, axis=1)
     assert changed.tolist() == [False, False, True, True, False, False]
     assert rows.seen.tolist() == [0, 0, 1, 1, 0, 0]
 
 
-def test_positives_outside_the_clusters_seen_are_refused():
+def test_positives_must_be_in_the_clusters_of_the_text():
     rows = LabelRows.start(4, 2, prior=0.1)
-    with pytest.raises(OptionError, match="add those clusters"):
-        rows.step_on_clusters(
-            np.ones((1, 2), np.float32),
-            np.zeros((1, 1), np.int32),
-            np.asarray([0, 2, 4]),
-            Ragged.from_lists([[3]]),
-            0.1,
-        )
+    clusters = Clusters(np.zeros((1, 1), np.int32), np.asarray([0, 2, 4]))
+    with pytest.raises(OptionError, match="positives of a text must be among its candidates"):
+        rows.step(np.ones((1, 2), np.float32), clusters, Ragged.from_lists([[3]]), 0.1)
 
 
 def test_no_clusters_and_no_samples():
     rows = LabelRows.start(3, 2, prior=0.1)
     starts = np.asarray([0, 3])
-    loss, gradient = rows.step_on_clusters(
-        np.ones((1, 2), np.float32), np.asarray([[-1]], np.int32), starts, Ragged.from_lists([[]]), 0.1
-    )
+    none = Clusters(np.asarray([[-1]], np.int32), starts)
+    loss, gradient = rows.step(np.ones((1, 2), np.float32), none, Ragged.from_lists([[]]), 0.1)
     assert loss == 0
     assert not gradient.any()
-    loss, gradient = rows.step_on_clusters(
-        np.zeros((0, 2), np.float32), np.zeros((0, 1), np.int32), starts, Ragged.from_lists([]), 0.1
-    )
+    empty = Clusters(np.zeros((0, 1), np.int32), starts)
+    loss, gradient = rows.step(np.zeros((0, 2), np.float32), empty, Ragged.from_lists([]), 0.1)
     assert gradient.shape == (0, 2)
 
 
-def test_same_threads_same_bits_and_other_threads_nearly():
+def test_on_clusters_the_same_number_of_threads_gives_the_same_bits():
     results = []
     for threads in (2, 2, 1):
         rng = np.random.default_rng(5)
         starts, clusters, _, positives, features = random_problem(rng, 30, 40, 5, 10, 17)
         rows = LabelRows.start(int(starts[-1]), 17, prior=0.05)
-        results.append((*rows.step_on_clusters(features, clusters, starts, positives, 0.01, threads), rows.weights))
+        with use_threads(threads):
+            results.append((*rows.step(features, Clusters(clusters, starts), positives, 0.01), rows.weights))
     assert results[0][0] == results[1][0]
     assert np.array_equal(results[0][1], results[1][1])
     assert np.array_equal(results[0][2], results[1][2])
@@ -301,23 +297,23 @@ def test_same_threads_same_bits_and_other_threads_nearly():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_reported(bad):
+def test_nan_and_infinity_are_reported(bad):
     rows = LabelRows.start(3, 2, prior=0.1)
     features = np.asarray([[1, bad]], np.float32)
     with pytest.raises(DataError, match="Lower the learning rate"):
-        rows.step_on_clusters(features, np.zeros((1, 1), np.int32), np.asarray([0, 3]), Ragged.from_lists([[0]]), 0.1)
+        rows.step(features, Clusters(np.zeros((1, 1), np.int32), np.array([0, 3])), Ragged.from_lists([[0]]), 0.1)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 8), st.integers(1, 9), st.integers(1, 5), st.integers(1, 4))
-def test_samples_by_cluster_and_even_shares(seed, n_samples, n_clusters, n_seen, n_shares):
+def test_samples_by_cluster_and_even_shares(seed, n_texts, n_clusters, n_seen, n_shares):
     rng = np.random.default_rng(seed)
-    clusters = np.full((n_samples, n_seen), -1, np.int32)
-    for sample in range(n_samples):
+    clusters = np.full((n_texts, n_seen), -1, np.int32)
+    for sample in range(n_texts):
         seen = rng.permutation(n_clusters)[: rng.integers(0, n_seen + 1)]
         clusters[sample, : len(seen)] = seen
     wanted, bounds, samples = samples_by_cluster(clusters, n_clusters)
-    expected = {c: [s for s in range(n_samples) if c in clusters[s]] for c in range(n_clusters)}
+    expected = {c: [s for s in range(n_texts) if c in clusters[s]] for c in range(n_clusters)}
     found = {int(c): samples[bounds[i] : bounds[i + 1]].tolist() for i, c in enumerate(wanted)}
     assert found == {c: who for c, who in expected.items() if who}
     starts = counts_to_indptr(rng.integers(1, 5, n_clusters))
@@ -338,6 +334,21 @@ def test_entropy_and_its_slopes(logits):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_entropy_of_what_is_not_finite_is_not_finite(bad):
+def test_entropy_of_nan_and_infinity_is_not_finite(bad):
     slopes = np.empty(2, np.float32)
     assert not np.isfinite(entropy_row(np.asarray([0, bad], np.float32), slopes, np.float32(1)))
+
+
+class TestWithPositives:
+    @given(st.integers(0, 10_000), st.integers(0, 6), st.integers(1, 12), st.integers(1, 12))
+    def test_appends_missing_clusters_and_counts_the_others(self, seed, n_texts, n_clusters, k):
+        rng = np.random.default_rng(seed)
+        k = min(k, n_clusters)
+        top = np.asarray([np.sort(rng.permutation(n_clusters)[:k]) for _ in range(n_texts)], np.int32)
+        positives = [rng.permutation(n_clusters)[: rng.integers(0, n_clusters + 1)].tolist() for _ in range(n_texts)]
+        clusters, n_found = with_positives(top.reshape(n_texts, k), Ragged.from_lists(positives))
+        assert clusters.shape == (n_texts, k + max(map(len, positives), default=0))
+        for line, first, extra in zip(clusters.tolist(), top.tolist(), positives, strict=True):
+            expected = first + [cluster for cluster in extra if cluster not in first]
+            assert line == expected + [-1] * (len(line) - len(expected))
+        assert n_found == sum(len(set(a) & set(b)) for a, b in zip(top.tolist(), positives, strict=True))

@@ -1,0 +1,331 @@
+"""The re-ranker: scores of words against dense products, the mixture, and re-rankers of saved models."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logit
+
+import shortlist
+from model_files import change_config, put_arrays, put_file, replaced
+from shortlist.arrays import Ragged
+from shortlist.errors import ModelError, ShortlistError
+from shortlist.odds import CLIP
+from shortlist.stages.reranker import PAGE, Mixture, Reranker, n_pages, paged_weights
+from shortlist.text import Vocabulary
+from test_training_word_weights import dense_rows, random_problem
+
+CONFIG = {"n_candidates": 9, "mixture": {"first": 0.5, "words": 2.0, "bias": 1.0}}
+
+
+@cache
+def vocabulary(n_words):
+    return Vocabulary([f"w{i}" for i in range(n_words)], np.ones(n_words, np.int64))
+
+
+def reranker_of(weights, rng, columns=None, n_words=None, mixture=None):
+    """A re-ranker with a dense matrix of weights; its columns stand for words 0, 1, … or for those given."""
+    rows = Ragged.from_csr(weights)
+    columns = np.arange(weights.shape[1]) if columns is None else columns
+    biases = rng.standard_normal(len(weights)).astype(np.float32)
+    n_words = n_words or weights.shape[1]
+    arrays = paged_weights(rows.indptr, columns[rows.values], rows.weights, biases, n_words)
+    arrays |= {"idf": np.ones(n_words, np.float32), "subword_idf": np.zeros(0, np.float32)}
+    config = CONFIG if mixture is None else {**CONFIG, "mixture": vars(mixture)}
+    return Reranker.from_arrays(arrays, config, vocabulary(n_words), vocabulary(0), len(weights))
+
+
+def read(reranker, change):
+    """The re-ranker from its arrays, some of them changed."""
+    arrays = replaced(reranker.arrays(), change)
+    return Reranker.from_arrays(
+        arrays, reranker.config(), reranker.features.words, reranker.subwords, reranker.n_labels
+    )
+
+
+def slow_scores(features, weights, biases, candidates):
+    products = features.toarray() @ weights.T + biases
+    return np.where(candidates >= 0, np.take_along_axis(products, np.maximum(candidates, 0), axis=1), -np.inf)
+
+
+class TestMixture:
+    @pytest.mark.parametrize("words", [2.0, 0.0, -2.0])
+    def test_log_odds(self, words):
+        probabilities = np.asarray([[0.5, 0.0, 1.0, 0.2]])
+        odds = Mixture(0.5, words, 1.0).log_odds(probabilities, np.asarray([[1, -np.inf, 0, 3]], np.float32))
+        assert odds[0, :2].tolist() == [words + 1, -np.inf]  # no candidate, no odds
+        assert odds[0, 2] == pytest.approx(0.5 * logit(1 - CLIP) + 1, rel=0.01)  # even a certain classifier can lose
+        assert odds[0, 3] == pytest.approx(0.5 * logit(0.2) + 3 * words + 1, rel=1e-5)
+
+    def test_of_labels_with_equal_words_the_more_probable_comes_first(self):
+        silent = reranker_of(np.zeros((20, 3), np.float32), np.random.default_rng(0))
+        silent = read(silent, {"biases": lambda a: 0 * a})
+        ids = np.asarray([[4, 17]], np.int32)
+        for probabilities in ([[0.1, 0.2]], [[0.2, 0.1]]):
+            best, _ = silent.rerank(["w1"], Ragged.from_lists([[1]]), ids, np.asarray(probabilities), 1)
+            assert best.tolist() == [[ids[0, np.argmax(probabilities)]]]
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize("words", [4.0, 0.0, -4.0])
+    def test_missing_candidates_come_last(self, words):
+        rng = np.random.default_rng(0)
+        one = reranker_of(rng.standard_normal((5, 3)).astype(np.float32), rng, mixture=Mixture(0.4, words, 0.0))
+        ids, texts = np.asarray([[-1, 3, -1], [-1, -1, -1]], np.int32), ["w1 w2", ""]
+        best, probabilities = one.rerank(texts, vocabulary(3).encode(texts), ids, np.zeros((2, 3)), 3)
+        assert best.tolist() == [[3, -1, -1], [-1, -1, -1]]
+        assert probabilities[0, 0] > 0
+        assert not probabilities.ravel()[1:].any()
+
+
+class TestWordScores:
+    @given(st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 12), st.integers(1, 6), st.integers(0, 7))
+    def test_equal_a_dense_product(self, seed, n_texts, n_words, n_labels, k):
+        rng = np.random.default_rng(seed)
+        features, _, candidates = random_problem(seed, n_texts, n_words, n_labels, k)
+        weights = rng.standard_normal((n_labels, n_words)) * (rng.random((n_labels, n_words)) < 0.4)
+        reranker = reranker_of(weights.astype(np.float32), rng)
+        scores = reranker.word_scores(Ragged.from_csr(features), candidates)
+        assert scores.dtype == np.float32
+        expected = slow_scores(features, weights, reranker.arrays()["biases"], candidates)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+    @given(st.integers(0, 10_000), st.sampled_from([1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 7]), st.booleans())
+    @settings(max_examples=25)
+    def test_words_on_any_page(self, seed, n_words, packed):
+        """Words beyond 16 bits, those at both ends of a page, and labels without words on some pages."""
+        rng = np.random.default_rng(seed)
+        ends = np.array([0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE - 1, 2 * PAGE, 3 * PAGE, n_words - 1])
+        columns = np.unique(np.append(ends[ends < n_words], rng.integers(n_words, size=20)))
+        features, _, candidates = random_problem(seed, 6, len(columns), 5, 4)
+        weights = rng.standard_normal((5, len(columns))) * (rng.random((5, len(columns))) < 0.5)
+        weights[rng.integers(5)] = 0  # a label without a word
+        weights = weights.astype(np.float32)
+        reranker = reranker_of(weights, rng, columns, n_words)
+        assert len(reranker.arrays()["starts"]) == 5 * n_pages(n_words) + 1 == 5 * -(-n_words // PAGE) + 1
+        assert reranker.arrays()["words"].dtype == np.uint16
+        atol = 1e-5
+        if packed:
+            reranker = read(reranker.quantized(), {})
+            assert reranker.arrays()["weights"].dtype == np.int8
+            # Half a step of the label for each word of the text.
+            atol += np.abs(weights).max() / 254 * np.abs(features).sum(axis=1).max()
+        of_texts = Ragged.from_csr(features)
+        of_texts = Ragged(of_texts.indptr, columns[of_texts.values].astype(np.int32), of_texts.weights)
+        expected = slow_scores(features, weights, reranker.arrays()["biases"], candidates)
+        np.testing.assert_allclose(reranker.word_scores(of_texts, candidates), expected, atol=atol)
+
+    def test_in_8_bits_each_label_has_a_scale_of_its_own(self):
+        weights = np.asarray([[0, 0, 0], [1e-3, -2e-3, 0], [0, 0, 0], [50, 0, -100], [0, 0, 0]], np.float32)
+        reranker = reranker_of(weights, np.random.default_rng(0)).quantized()
+        arrays = reranker.arrays()
+        assert arrays["weights"].tolist() == [64, -127, 64, -127]
+        assert arrays["scales"] == pytest.approx([0, 2e-3 / 127, 0, 100 / 127, 0])
+        error = np.abs(dense_rows(arrays, 3)[:, :-1] - weights).max(axis=1)
+        assert (error <= arrays["scales"] / 2 * (1 + 1e-4)).all()
+        assert reranker.quantized() is reranker
+
+    def test_words_beyond_the_vocabulary_change_nothing(self):
+        """A file may name places on a page beyond the last word; no text ever has them."""
+        reranker = reranker_of(np.ones((2, 3), np.float32), np.random.default_rng(0))
+        beyond = read(reranker, {"words": lambda a: a + np.asarray([0, 0, 60_000] * 2, np.uint16)})
+        texts = Ragged(np.asarray([0, 2]), np.asarray([0, 1], np.int32), np.ones(2, np.float32))
+        both = np.asarray([[0, 1]], np.int32)
+        assert np.array_equal(beyond.word_scores(texts, both), reranker.word_scores(texts, both))
+
+
+class TestArrays:
+    @pytest.fixture
+    def reranker(self):
+        rng = np.random.default_rng(4)
+        weights = rng.standard_normal((8, 20)) * (rng.random((8, 20)) < 0.4)
+        return reranker_of(weights.astype(np.float32), rng)
+
+    def test_no_labels_and_no_words(self):
+        nothing = paged_weights(np.zeros(1, np.int64), np.zeros(0, int), np.zeros(0, "f4"), np.zeros(0, "f4"), 0)
+        nothing |= {"idf": np.zeros(0, np.float32), "subword_idf": np.zeros(0, np.float32)}
+        assert Reranker.from_arrays(nothing, CONFIG, vocabulary(0), vocabulary(0), 0).n_labels == 0
+
+    @pytest.mark.parametrize("name", ["starts", "words", "weights", "scales", "biases", "idf"])
+    def test_missing_arrays_and_other_types_and_shapes_are_refused(self, reranker, name):
+        for wrong in (None, lambda a: a.astype(np.float64), lambda a: a[:, None], lambda a: a[0]):
+            with pytest.raises(ModelError, match=f"array '{name}'"):
+                read(reranker, {name: wrong})
+
+    def test_more_words_than_a_page_need_more_starts(self, reranker):
+        arrays = {**reranker.arrays(), "idf": np.ones(PAGE + 1, np.float32)}
+        with pytest.raises(ModelError, match="'starts' has 9 values; expected 17"):
+            Reranker.from_arrays(arrays, CONFIG, vocabulary(PAGE + 1), vocabulary(0), 8)
+        arrays["idf"] = np.ones(PAGE, np.float32)
+        assert Reranker.from_arrays(arrays, CONFIG, vocabulary(PAGE), vocabulary(0), 8).n_labels == 8
+
+    @pytest.mark.parametrize(
+        ("name", "change", "message"),
+        [
+            ("starts", lambda a: a[:-1], "'starts' must start at 0|'starts' has 8 values; expected 9"),
+            ("starts", lambda a: a[:0], "'starts' must start at 0"),
+            ("biases", lambda a: a[:-1], "'biases' has shape"),
+            ("biases", lambda a: np.append(a, a[:1]), "'biases' has shape"),
+            ("biases", lambda a: a * np.nan, "'biases' contains NaN"),
+            ("scales", lambda a: a[:-1], "'scales' has shape"),
+            ("scales", lambda a: a * np.inf, "'scales' contains NaN or infinity"),
+            ("weights", lambda a: a[:-1], "'weights' has shape"),
+            ("words", lambda a: a[:-1], "'weights' has shape"),
+            ("starts", lambda a: a + 1, "'starts' must start at 0"),
+            ("starts", lambda a: a - 1, "'starts' must start at 0"),
+            ("starts", lambda a: np.append(a[:-1], a[-1] + 1), "'starts' must start at 0"),
+            ("starts", lambda a: np.append(a[:-1], a[-1] - 1), "'starts' must start at 0"),
+            ("starts", lambda a: a[[0, 2, 1, *range(3, 9)]], "'starts' must start at 0"),
+            ("starts", lambda a: np.where(np.arange(9) == 4, -5, a), "'starts' must start at 0"),
+            ("idf", lambda a: a[:-1], "'idf' has shape"),
+            ("idf", lambda a: a * np.nan, "'idf' contains NaN"),
+            ("subword_idf", lambda a: np.ones(1, np.float32), "'subword_idf' has shape"),
+        ],
+    )
+    def test_damage_is_refused_before_a_kernel_follows_it(self, reranker, name, change, message):
+        with pytest.raises(ModelError, match=message):
+            read(reranker, {name: change})
+
+    @pytest.mark.parametrize("value", [None, "much", True, [1], 1e300, float("nan")])
+    @pytest.mark.parametrize("name", ["first", "words", "bias", "n_candidates"])
+    def test_a_damaged_config_is_refused(self, reranker, name, value):
+        config = {**CONFIG, name: value}
+        if name != "n_candidates":
+            config = {**CONFIG, "mixture": {**CONFIG["mixture"], name: value}}
+        with pytest.raises(ModelError, match=name):
+            Reranker.from_arrays(reranker.arrays(), config, vocabulary(20), vocabulary(0), 8)
+
+
+def colours(n_texts, seed=0):
+    rng = np.random.default_rng(seed)
+    names = ["red", "green", "blue", "yellow", "black", "white"]
+    drawn = [names[i] for i in rng.integers(6, size=n_texts)]
+    return shortlist.read([(f"{name} thing{rng.integers(9)}", [f"code {name}"]) for name in drawn])
+
+
+# So little training that the network knows next to nothing.
+WEAK = {
+    "n_epochs": 1,
+    "learning_rate": 1e-4,
+    "embedding_dim": 64,
+    "batch_size": 32,
+    "threads": 1,
+    "validation_fraction": 0.2,
+    "seed": 1,
+}
+ARRAYS, SUBWORDS = "reranker.safetensors", "reranker.txt"
+
+
+@pytest.fixture(scope="module")
+def model():
+    pytest.importorskip("torch")
+    return shortlist.train(colours(200), recipe="inceptionxml", **WEAK)
+
+
+@pytest.mark.slow
+class TestWithinAModel:
+    @pytest.fixture
+    def folder(self, model, tmp_path):
+        model.save(tmp_path / "model", bits=32)
+        return tmp_path / "model"
+
+    def test_it_corrects_what_the_network_does_not_know(self, model):
+        test = colours(60, seed=1)
+        without = shortlist.train(colours(200), recipe="inceptionxml", **WEAK, reranker=False)
+        assert without.pipelines[0].reranker is None
+        before, after = (
+            shortlist.evaluate(m.predict_dataset(test, k=1), test, k=(1,))["P@1"] for m in (without, model)
+        )
+        assert before < 60
+        assert after >= 95
+
+    def test_more_labels_are_asked_for_than_are_re_ranked(self):
+        model = shortlist.train(colours(100), recipe="inceptionxml", **WEAK, n_reranked=2)
+        for k, expected in ((1, 1), (2, 2), (5, 5), (100, 6)):
+            labels = [prediction.label for prediction in model.predict("red thing1", k=k)]
+            assert len(labels) == len(set(labels)) == expected
+
+    def test_a_model_without_re_ranker_has_no_files_of_it(self, folder, tmp_path):
+        assert {ARRAYS, SUBWORDS} < {path.name for path in folder.iterdir()}
+        shortlist.train(colours(40), recipe="inceptionxml", **WEAK, reranker=False).save(tmp_path / "without")
+        assert not {ARRAYS, SUBWORDS} & {path.name for path in (tmp_path / "without").iterdir()}
+        assert shortlist.load(tmp_path / "without").pipelines[0].reranker is None
+
+    def test_save_and_load_change_nothing(self, model, folder):
+        again = shortlist.load(folder)
+        texts = list(colours(30, seed=2).texts)
+        assert again.predict(texts) == model.predict(texts)
+        assert again.pipelines[0].reranker.mixture == model.pipelines[0].reranker.mixture
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("starts", lambda a: a[:-1]),
+            ("scales", lambda a: a.astype(np.float64)),
+            ("words", lambda a: a.astype(np.int64)),
+            ("weights", lambda a: a[:-1]),
+            ("idf", lambda a: a[:-1]),
+            ("subword_idf", lambda a: np.append(a, a)),
+        ],
+    )
+    def test_damaged_arrays_are_refused(self, folder, name, change):
+        put_arrays(folder, ARRAYS, {name: change})
+        with pytest.raises(ModelError, match="is damaged; train or fetch it again"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"mixture": {"first": "much"}},
+            {"mixture": {"first": None}},
+            {"mixture": {"frist": 1.0}},
+            {"mixture": 3},
+            {"mixture": None},
+            {"n_candidates": "many"},
+            {"n_candidates": None},
+            {"subwords": {}},
+            {"subwords": {"tokenizer": {"beginnings": [0]}}},
+            {"subwords": {"tokenizer": {"beginnings": 4}}},
+            {"subwords": {"tokenizer": {"beginnings": ["a"]}}},
+        ],
+        ids=str,
+    )
+    def test_a_damaged_config_is_refused(self, folder, change):
+        def damage(config):
+            (stage,) = (stage for stage in config["members"][0] if stage["stage"] == "reranker")
+            stage["config"] |= change
+
+        change_config(folder, damage)
+        with pytest.raises(ModelError, match="is damaged; train or fetch it again"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize("content", [b"no tab\n", b"\xff\t1\n", b"", b"gree\t1\ngree\t1\n"])
+    def test_damaged_subwords_are_refused(self, folder, content):
+        put_file(folder, SUBWORDS, content)
+        with pytest.raises(ModelError, match="is damaged; train or fetch it again"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize("name", [ARRAYS, SUBWORDS])
+    def test_a_missing_or_changed_file_is_noticed(self, folder, name):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(ModelError, match=f"{name} is not the file that was saved"):
+            shortlist.load(folder)
+        (folder / name).unlink()
+        with pytest.raises(ModelError, match=f"{name} is missing"):
+            shortlist.load(folder)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"n_reranked": 0}, "n_reranked is 0; expected a number from 1"),
+            ({"C": 0.0}, "C is 0.0; expected a number above 0"),
+            ({"C": -1.0}, "C is -1.0"),
+        ],
+    )
+    def test_options_out_of_range_are_refused(self, options, message):
+        with pytest.raises(ShortlistError, match=message):
+            shortlist.train(colours(20), recipe="inceptionxml", **WEAK, **options)
