@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, log lines elsewhere, nothing when not wanted."""
+"""Progress: a bar on a terminal, log lines elsewhere, nothing if switched off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
+def test_a_terminal_gets_a_bar_with_rate_and_time_left(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "SECONDS_BEFORE_A_BAR_SHOWS", 0)
@@ -35,14 +35,16 @@ def test_a_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
 def test_log_lines_elsewhere(monkeypatch, caplog, total):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
     with caplog.at_level(logging.INFO, "shortlist"), Progress("reading pairs", total, "rows") as lines:
+        lines.note("loss 0.5")
         lines.advance(25)
     assert "reading pairs: 25 rows in 0 s" in caplog.text
+    assert "; loss 0.5" in caplog.text
     assert ("25 %" in caplog.text) == (total is not None)
 
 
-def test_silence_when_not_wanted(monkeypatch, caplog):
+def test_nothing_if_switched_off(monkeypatch, caplog):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOG_LINES", -1.0)
-    with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", 10, show=False) as quiet:
-        quiet.advance(10)
+    with caplog.at_level(logging.INFO, "shortlist"), Progress("reading", 10, show=False) as silent:
+        silent.advance(10)
     assert caplog.text == ""
-    assert quiet.done == 10
+    assert silent.done == 10
