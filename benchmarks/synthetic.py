@@ -9,7 +9,6 @@ import numpy as np
 import shortlist
 from common import unit
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.text.texts import Texts
 from shortlist.model import Model
 from shortlist.recipes.options import resolve
 from shortlist.stages.candidates import NearestLabels
@@ -18,6 +17,7 @@ from shortlist.stages.encoders import BagEncoder
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import Vocabulary
+from shortlist.text.texts import Texts
 
 DIGITS = 7
 LABELS_PER_TOPIC = 50

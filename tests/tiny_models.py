@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import shortlist
+from shortlist.labels.centroids import normalize_rows
 from shortlist.model.model import Model
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier
@@ -18,7 +19,9 @@ def model_over_features(seed: int = 0) -> tuple[Model, np.ndarray]:
     """A model with several cells whose labels are points in groups; the row of a label is its point. And queries."""
     rng = np.random.default_rng(seed)
     groups = rng.standard_normal((60, N_FEATURES))
-    points = unit(np.repeat(groups, N_LABELS // 60, axis=0) + rng.standard_normal((N_LABELS, N_FEATURES))).astype("f4")
+    points = normalize_rows(
+        np.repeat(groups, N_LABELS // 60, axis=0) + rng.standard_normal((N_LABELS, N_FEATURES))
+    ).astype("f4")
     owner = np.arange(N_LABELS, dtype=np.int32)
     rows = {"weights": 10 * points, "biases": np.full(N_LABELS, -8, np.float32)}
     pipeline = Pipeline(
@@ -28,7 +31,9 @@ def model_over_features(seed: int = 0) -> tuple[Model, np.ndarray]:
         RowClassifier(rows, {"blend": {}}),
     )
     model = Model("slice", {}, [pipeline], [f"label {i}" for i in range(N_LABELS)])
-    queries = unit(points[rng.integers(N_LABELS, size=100)] + unit(rng.standard_normal((100, N_FEATURES)))).astype("f4")
+    queries = normalize_rows(
+        points[rng.integers(N_LABELS, size=100)] + normalize_rows(rng.standard_normal((100, N_FEATURES)))
+    ).astype("f4")
     return model, queries
 
 

@@ -66,9 +66,11 @@ class Option:
             return " | ".join(self.choices)
         if self.types == (bool,):
             return "true | false"
-        low = "" if self.low is None else f"{'above' if self.open_low else 'from'} {self.low:g}"
-        high = "" if self.high is None else f"{'below' if self.open_high else 'up to'} {self.high:g}"
-        return " ".join(part for part in (low, high) if part) or " or ".join(_TYPE_NAMES[kind] for kind in self.types)
+        low = "" if self.low is None else f"{'above' if self.open_low else 'at least'} {self.low:g}"
+        high = "" if self.high is None else f"{'below' if self.open_high else 'at most'} {self.high:g}"
+        return " and ".join(part for part in (low, high) if part) or " or ".join(
+            _TYPE_NAMES[kind] for kind in self.types
+        )
 
     def checked(self, value: Any) -> Any:
         """The value as a plain Python object, or an OptionError that says what was expected."""
@@ -85,7 +87,7 @@ class Option:
             below = self.low is not None and (value <= self.low if self.open_low else value < self.low)
             above = self.high is not None and (value >= self.high if self.open_high else value > self.high)
             if below or above or value != value:
-                raise OptionError(f"{self.name} is {value}; expected a number {self.range}")
+                raise OptionError(f"{self.name} is {value}; it must be {self.range}")
         return float(value) if self.types == (float,) else value
 
 

@@ -45,6 +45,10 @@ class CustomEncoder:
     network: Callable[..., Any]
     encode: Encode
 
+    def __post_init__(self) -> None:
+        if self.name in ENCODERS:
+            raise OptionError(f"encoder {self.name!r} has the name of a built-in one; choose another name")
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -75,11 +79,11 @@ _registered: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Make a recipe known by its name, in this process."""
+    """Make a recipe known by its name, in this process. One that was registered before under this name is replaced."""
     if not isinstance(recipe, Recipe):
         raise OptionError(f"register takes a Recipe, not {type(recipe).__name__}")
-    known = list_recipes().get(recipe.name)
-    if known is not None and known != recipe:
+    known = {**_plugged_in(os.environ.get(VARIABLE, "")), **_built_in()}.get(recipe.name, recipe)
+    if known != recipe:
         raise OptionError(f"there is another recipe {recipe.name!r}; choose another name")
     _registered[recipe.name] = recipe
 
@@ -95,7 +99,8 @@ def get_recipe(name: str) -> Recipe:
         recipe = _import_recipe(name)
         register(recipe)
         return recipe
-    known = list_recipes()
+    # Built-in ones first: a module that is being imported for its own recipe may ask for them.
+    known = _built_in() if name in _built_in() else list_recipes()
     if name not in known:
         raise OptionError(f"there is no recipe {name!r}; the recipes are {', '.join(known)}.")
     return known[name]
@@ -113,13 +118,12 @@ def _plugged_in(from_environment: str) -> dict[str, Recipe]:
     found: dict[str, Recipe] = {}
     for entry in entry_points(group=GROUP):
         try:
-            recipe = entry.load()
+            recipe = _checked(entry.load(), entry.value)
         except Exception as error:  # noqa: BLE001 - whatever another package raises
-            log.warning("recipe %s of %s cannot be loaded: %r", entry.name, entry.value, error)
-            continue
-        if isinstance(recipe, Recipe):
+            log.warning("recipe %s of %s cannot be used: %s", entry.name, entry.value, error)
+        else:
             found[recipe.name] = recipe
-    named = [_import_recipe(name) for name in from_environment.split(",") if name]
+    named = [_import_recipe(name.strip()) for name in from_environment.split(",") if name.strip()]
     return found | {recipe.name: recipe for recipe in named}
 
 
@@ -131,8 +135,15 @@ def _import_recipe(name: str) -> Recipe:
         raise OptionError(
             f"recipe {name!r} cannot be imported ({error}). Is its package installed, or its folder on PYTHONPATH?"
         ) from None
+    return _checked(recipe, name)
+
+
+def _checked(recipe: Any, where: str) -> Recipe:
+    """The recipe, or an error if it is something else or has the name of a built-in one."""
     if not isinstance(recipe, Recipe):
-        raise OptionError(f"{name} is of type {type(recipe).__name__}; expected a shortlist.Recipe")
+        raise OptionError(f"{where} is of type {type(recipe).__name__}; expected a shortlist.Recipe")
+    if _built_in().get(recipe.name, recipe) != recipe:
+        raise OptionError(f"{where} has the name of a built-in recipe, {recipe.name!r}; choose another name")
     return recipe
 
 
@@ -140,9 +151,10 @@ def load_encoder(kind: str, recipe: str, arrays: dict[str, Any], config: dict[st
     """The encoder of a saved model: a built-in one, or that of a registered recipe."""
     if kind in ENCODERS:
         return ENCODERS[kind].from_arrays(arrays, config, **sizes)
-    for known in list_recipes().values():
+    # Its own recipe first: another one may have an encoder of the same name.
+    for known in sorted(list_recipes().values(), key=lambda known: known.name != recipe):
         if isinstance(known.encoder, CustomEncoder) and known.encoder.name == kind:
-            return FunctionEncoder(arrays, config, known.encoder.encode)
+            return FunctionEncoder(arrays, config, kind, known.encoder.encode)
     raise ModelError(
         f"its encoder {kind!r:.60} is not known here: recipe {recipe!r:.60} belongs to another package or release. "
         f"Install it, call shortlist.register, or set {VARIABLE}=package.module:NAME"

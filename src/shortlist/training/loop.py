@@ -126,6 +126,8 @@ def fit(
         stop = stack.enter_context(interrupt_event())
         best = checkpoints or Checkpoints(stack.enter_context(tempfile.TemporaryDirectory(prefix="shortlist-")), {})
         while done.epoch < n_epochs and (validation is None or done.epoch - done.best_epoch < schedule.patience):
+            if arrays is not None and checkpoints is not None and checkpoints.due():
+                save(learner, done, checkpoints)  # between two epochs
             started = time.monotonic()
             with Progress(f"epoch {done.epoch + 1}/{n_epochs}", n_texts, "texts", show_progress) as progress:
                 progress.advance(min(done.step * schedule.batch_size, n_texts))
@@ -162,8 +164,6 @@ def fit(
                 best.save_best(arrays)
             if checkpoints is not None:
                 checkpoints.write_metrics(done.records)
-                if checkpoints.due():
-                    save(learner, done, checkpoints)
         if arrays is not None:
             save(learner, done, checkpoints)  # what follows may take long, too
         if done.best_epoch != done.epoch:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+from shortlist.errors import OptionError
 from shortlist.training.build import Build
 
 
@@ -30,5 +31,7 @@ PHASES = {
 
 def phase_named(name: str) -> Phase:
     """The phase `name`: functions `name` and `name_memory` of its module."""
+    if name not in PHASES:
+        raise OptionError(f"there is no phase {name!r}; the phases are {', '.join(PHASES)}")
     module = importlib.import_module(f"shortlist.training.{PHASES[name]}")
     return Phase(getattr(module, name), getattr(module, f"{name}_memory", lambda build: {}))

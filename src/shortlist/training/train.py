@@ -15,7 +15,7 @@ from shortlist.errors import DataError, MissingExtraError, OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.model.model import Model
 from shortlist.recipes.options import Options, count, resolve
-from shortlist.recipes.recipe import Recipe, get_recipe
+from shortlist.recipes.recipe import Recipe, get_recipe, register
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.memory import require_memory
@@ -32,7 +32,7 @@ def train(
 ) -> Model:
     """Train a model on a data set, or on anything that `shortlist.read` reads.
 
-    recipe    a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`
+    recipe    a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered
     ensemble  number of models with different seeds whose scores are averaged
     parallel  number of them to train at the same time, each in a process of its own
     options   options of the recipe; `shortlist recipes NAME` lists them
@@ -41,7 +41,10 @@ def train(
     >>> model.predict("a hat")[0].label
     'hats'
     """
-    recipe = recipe if isinstance(recipe, Recipe) else get_recipe(recipe)
+    if isinstance(recipe, Recipe):
+        register(recipe)  # so that the model can be loaded again
+    else:
+        recipe = get_recipe(recipe)
     ensemble, parallel = (count(name, 1, "").checked(n) for name, n in (("ensemble", ensemble), ("parallel", parallel)))
     resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
     dataset = dataset if isinstance(dataset, Dataset) else read(dataset)

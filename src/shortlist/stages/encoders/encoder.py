@@ -32,10 +32,11 @@ class Encoder(Stage):
 
 
 class FunctionEncoder(Encoder):
-    """An encoder from elsewhere: `encode(arrays, word_ids)` gives the features. Its arrays stay as they are."""
+    """An encoder from another package: `function(arrays, word_ids)` gives the features. Its arrays stay as they are."""
 
-    def __init__(self, arrays: Arrays, config: dict[str, Any], function: Encode) -> None:
+    def __init__(self, arrays: Arrays, config: dict[str, Any], kind: str, function: Encode) -> None:
         super().__init__(arrays, config)
+        self.kind = kind  # type: ignore[misc]
         self._function, self._max_words = function, whole_number(config, "max_words")
         self.n_features = int(function(arrays, Ragged.from_lists([[0]])).shape[1])
         self.n_words = whole_number(config, "n_words", 0)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from shortlist.arrays import Arrays
+from shortlist.errors import OptionError
 from shortlist.recipes.options import Options
 from shortlist.recipes.recipe import CustomEncoder, Recipe
 from shortlist.stages.encoders import BagEncoder, CNNEncoder, Encoder, FunctionEncoder, GivenEncoder, InceptionEncoder
@@ -58,17 +59,16 @@ def network_kind(recipe: Recipe) -> NetworkKind:
         own = recipe.encoder
         return NetworkKind(
             lambda data, options, vectors: _seeded(own.network, options, data, options, vectors),
-            lambda arrays, config: _custom_stage(own, arrays, config),
+            lambda arrays, config: FunctionEncoder(arrays, config, own.name, own.encode),
             lambda data, options: options.embedding_dim,
             lambda options: 3 * options.max_words * options.embedding_dim,
         )
+    if recipe.encoder not in NETWORKS:
+        raise OptionError(
+            f"recipe {recipe.name!r}: there is no encoder {recipe.encoder!r} that learns; use {', '.join(NETWORKS)}, "
+            "or a CustomEncoder"
+        )
     return NETWORKS[recipe.encoder]
-
-
-def _custom_stage(own: CustomEncoder, arrays: Arrays, config: dict[str, Any]) -> FunctionEncoder:
-    stage = FunctionEncoder(arrays, config, own.encode)
-    stage.kind = own.name  # type: ignore[misc]
-    return stage
 
 
 def _seeded(new: Callable[..., Any], options: Options, *arguments: Any) -> Any:

@@ -1,0 +1,59 @@
+"""The data set as training sees it: the names of labels as texts, and which of them are words."""
+
+from __future__ import annotations
+
+import pytest
+
+import shortlist
+from shortlist.recipes.options import Options
+from shortlist.text import Vocabulary
+from shortlist.training.data import COPIES_OF_NAMES, TrainingData, label_texts
+
+
+@pytest.mark.parametrize(
+    ("labels", "display_names", "expected"),
+    [
+        (["gnd:4004927-9", "E11.9", "77"], {}, set()),
+        (["red-hat", "blue-hat", "tricorne"], {}, {"red-hat", "blue-hat", "tricorne"}),  # most are words: all are
+        (["red-hat", "x1", "x2"], {}, {"red-hat"}),
+        (["x1", "x2", "x3"], {"x2": "tricorne"}, {"tricorne"}),  # display names are words
+        (["x1", "x2", "x3"], {"x2": "–"}, set()),  # no word at all
+        (["red-hat", "x1", "x2"], {"x1": "tricorne", "x2": "bowler"}, {"red-hat", "tricorne", "bowler"}),
+    ],
+)
+def test_names_are_texts_if_they_are_words(labels, display_names, expected):
+    data = shortlist.read([("a red hat", [labels[0]]), ("a blue hat", [labels[1]]), ("some other hat", [labels[2]])])
+    data.display_names = display_names
+    texts, label_ids = label_texts(data, Vocabulary.build_and_encode(data.texts)[0])
+    assert len(texts) == len(label_ids) == COPIES_OF_NAMES * len(expected)
+    assert set(texts) == expected
+    for text, label_id in zip(texts, label_ids.values, strict=True):
+        assert data.display_name(data.label_names[label_id]) == text
+
+
+def test_names_extend_the_vocabulary_and_are_never_held_out():
+    data = shortlist.read([(f"hat number {i}", ["hats" if i % 2 else "caps"]) for i in range(40)])
+    data.display_names = {"hats": "tricorne"}
+    options = Options({"min_count": 1, "label_texts": True, "validation_fraction": 0.25})
+    training_data = TrainingData(data, options)
+    assert "tricorne" in training_data.vocabulary.words
+    assert len(training_data.held_out_texts) == 10
+    assert "tricorne" not in list(training_data.held_out_texts)
+    assert list(training_data.texts).count("tricorne") == COPIES_OF_NAMES
+    assert len(training_data.texts) == 30 + COPIES_OF_NAMES
+    assert training_data.label_frequencies.sum() == 30  # of texts, without names
+    without = TrainingData(data, options.replace(label_texts=False))
+    assert "tricorne" not in without.vocabulary.words
+    assert len(without.texts) == 30
+
+
+def test_a_word_of_its_name_finds_a_label(tmp_path):
+    data = shortlist.read([("red hat", ["l1"]), ("blue shoe", ["l2"]), ("green lamp", ["l3"])])
+    data.display_names = {"l2": "tricorne", "l3": "lantern"}
+    model = shortlist.train(data, recipe="centroid")
+    assert model.predict("tricorne")[0].label == "l2"
+    assert model.predict("lantern")[0].label == "l3"
+    model.save(tmp_path / "model")
+    assert shortlist.load(tmp_path / "model").predict("tricorne")[0].label == "l2"
+    without = shortlist.train(data, recipe="centroid", label_texts=False)
+    assert all(prediction.score == 0 for prediction in without.predict("tricorne"))
