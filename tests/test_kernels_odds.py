@@ -1,4 +1,4 @@
-"""Log-odds and labels of centres against numpy; predictions for many texts in parts."""
+"""Log-odds and labels of centres against numpy; predictions for many texts in blocks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shortlist.model.deepxml import LEAST_VOTES, Blend
-from shortlist.model.reranker import Mixture
 
 from shortlist.kernels.candidates import labels_of_centres
-from shortlist.odds import SUREST
+from shortlist.odds import CLIP
+from shortlist.stages.classifier import MIN_VOTES, Blend
+from shortlist.stages.reranker import Mixture
 
 shapes = st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 9))
 
@@ -22,9 +22,9 @@ def test_a_blend_is_a_weighted_sum(shape):
     logits, cosines, votes = rng.standard_normal((3, n_texts, k)).astype(np.float32)
     blend = Blend(*rng.standard_normal(4).tolist())
     expected = blend.classifier * logits + blend.cosine * cosines + blend.bias
-    expected += blend.votes * np.log(np.maximum(votes, LEAST_VOTES))
+    expected += blend.votes * np.log(np.maximum(votes, MIN_VOTES))
     is_missing = rng.random((n_texts, k)) < 0.3
-    odds = blend.odds(np.where(is_missing, np.float32(-np.inf), logits), cosines, votes)
+    odds = blend.log_odds(np.where(is_missing, np.float32(-np.inf), logits), cosines, votes)
     np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-4, atol=1e-4)
 
 
@@ -36,10 +36,10 @@ def test_a_mixture_is_a_weighted_sum_of_log_odds_and_scores(shape):
     probabilities = np.where(rng.random((n_texts, k)) < 0.2, rng.integers(0, 2, (n_texts, k)), probabilities)
     probabilities = probabilities.astype(np.float32)
     mixture = Mixture(*rng.standard_normal(3).tolist())
-    inside = np.clip(probabilities.astype(np.float64), SUREST, 1 - SUREST)
+    inside = np.clip(probabilities.astype(np.float64), CLIP, 1 - CLIP)
     expected = mixture.first * np.log(inside / (1 - inside)) + mixture.words * scores + mixture.bias
     is_missing = rng.random((n_texts, k)) < 0.3
-    odds = mixture.odds(probabilities, np.where(is_missing, np.float32(-np.inf), scores))
+    odds = mixture.log_odds(probabilities, np.where(is_missing, np.float32(-np.inf), scores))
     np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-3, atol=1e-3)
 
 
@@ -64,7 +64,7 @@ def test_each_label_of_the_centres_occurs_once_with_its_largest_cosine(seed, n_q
         assert (ids[query, len(expected) :] == -1).all()
 
 
-def test_texts_ranked_in_parts_equal_texts_ranked_together(monkeypatch):
+def test_texts_ranked_in_blocks_equal_texts_ranked_together(monkeypatch):
     """With any number of threads."""
     import shortlist
 
@@ -72,18 +72,18 @@ def test_texts_ranked_in_parts_equal_texts_ranked_together(monkeypatch):
     model = shortlist.train(pairs, recipe="centroid")
     texts = [text for text, _ in pairs]
     whole = model.rank(texts, 3, threads=1)
-    monkeypatch.setattr("shortlist.model.base.TEXTS_PER_PART", 7)
+    monkeypatch.setattr("shortlist.stages.pipeline.TEXTS_PER_BLOCK", 7)
     for threads in (1, 2, None):
         parts = model.rank(texts, 3, threads=threads)
         assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
     assert len(model.rank([], 3)[0]) == 0
 
 
-def test_an_error_in_a_part_reaches_the_caller(monkeypatch):
+def test_an_error_in_a_block_reaches_the_caller(monkeypatch):
     import shortlist
 
     model = shortlist.train([("rot", ["a"]), ("blau", ["b"])], recipe="centroid")
-    monkeypatch.setattr("shortlist.model.base.TEXTS_PER_PART", 1)
-    monkeypatch.setattr(model, "_rank", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
+    monkeypatch.setattr("shortlist.stages.pipeline.TEXTS_PER_BLOCK", 1)
+    monkeypatch.setattr(model.pipelines[0], "_rank_block", lambda *_: (_ for _ in ()).throw(ValueError("broken")))
     with pytest.raises(ValueError, match="broken"):
         model.rank(["rot", "blau"], 1, threads=2)

@@ -16,7 +16,7 @@ from shortlist.arrays import Ragged
 from shortlist.kernels.reranker import texts_of_labels
 from shortlist.kernels.threads import use_threads
 from shortlist.stages.reranker import PAGE
-from shortlist.text.features import unit_rows
+from shortlist.text.features import normalize_sparse_rows
 from shortlist.training import reranking
 from shortlist.training.reranking import learn_word_weights
 
@@ -28,7 +28,7 @@ def random_problem(seed, n_texts, n_words, n_labels, k):
     """Texts of a few words each (some of none), labels (some of none), and candidates with gaps and repeats."""
     rng = np.random.default_rng(seed)
     dense = rng.random((n_texts, n_words)) * (rng.random((n_texts, n_words)) < min(1, 3 / n_words))
-    features = unit_rows(sparse.csr_array(dense.astype(np.float32)))
+    features = normalize_sparse_rows(sparse.csr_array(dense.astype(np.float32)))
     labels = Ragged.from_lists([rng.permutation(n_labels)[: rng.integers(0, 3)] for _ in range(n_texts)])
     return features, labels, rng.integers(-1, n_labels, (n_texts, k)).astype(np.int32)
 
@@ -221,7 +221,7 @@ class TestLearnWordWeights:
             words = np.stack([label, 2 * n_twins + label // 2, *noise])
             rows = Ragged(5 * np.arange(n_texts + 1), words.T.ravel().astype(np.int32))
             both = label[:, None] // 2 * 2 + np.arange(2)
-            return unit_rows(rows.to_csr(3 * n_twins + n_noise)), label, both
+            return normalize_sparse_rows(rows.to_csr(3 * n_twins + n_noise)), label, both
 
         features, label, both = texts(600)
         learnt = learn_word_weights(features, Ragged(np.arange(601), label.astype(np.int32)), 2 * n_twins, both)
