@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import msgspec
@@ -15,10 +16,8 @@ def change_config(folder, change):
     """Apply `change` to the decoded config, and write it with the right checksum if it still has all its fields."""
     content = json.loads((folder / CONFIG).read_text())
     change(content)
-    try:
+    with contextlib.suppress(msgspec.ValidationError):
         content["xxh3"] = config_checksum(msgspec.convert(content, ModelConfig))
-    except msgspec.ValidationError:
-        pass
     (folder / CONFIG).write_text(json.dumps(content))
 
 

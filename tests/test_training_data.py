@@ -22,9 +22,7 @@ from shortlist.training.data import COPIES_OF_NAMES, TrainingData, label_texts
     ],
 )
 def test_names_are_texts_if_they_are_words(labels, display_names, expected):
-    data = shortlist.read(
-        [("a red hat", [labels[0]]), ("a blue hat", [labels[1]]), ("some other hat", [labels[2]])]
-    )
+    data = shortlist.read([("a red hat", [labels[0]]), ("a blue hat", [labels[1]]), ("some other hat", [labels[2]])])
     data.display_names = display_names
     texts, label_ids = label_texts(data, Vocabulary.build_and_encode(data.texts)[0])
     assert len(texts) == len(label_ids) == COPIES_OF_NAMES * len(expected)
