@@ -132,7 +132,7 @@ class TestInPython:
 
     def test_an_unregistered_encoder_is_an_error_that_says_what_to_do(self, saved, my_encoder, monkeypatch):
         monkeypatch.setattr(registry, "_registered", {})
-        message = r"its encoder 'my-encoder' is not known here: recipe 'my-recipe'.*SHORTLIST_RECIPES=package.module:NA"
+        message = r"saved: its encoder 'my-encoder' is not known here: recipe 'my-recipe'.* or set SHORTLIST_RECIPES="
         with pytest.raises(ModelError, match=message):
             shortlist.load(saved)
 

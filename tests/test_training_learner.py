@@ -1,4 +1,4 @@
-"""The network and its label rows, dropout, the optimiser of word vectors, and the learning-rate schedule."""
+"""What learns: the network and its label rows, dropout, the word vectors' optimiser, the learning-rate schedule."""
 
 from __future__ import annotations
 

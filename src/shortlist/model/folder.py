@@ -41,7 +41,7 @@ from shortlist.model.format import (
     read_contents,
 )
 from shortlist.model.model import Model
-from shortlist.recipes.recipe import load_encoder
+from shortlist.recipes.recipe import UnknownEncoderError, load_encoder
 from shortlist.stages.calibration import Calibration
 from shortlist.stages.candidates import CANDIDATES
 from shortlist.stages.classifier import CLASSIFIERS
@@ -179,6 +179,8 @@ class ModelReader:
                 )
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, DataError) as error:
             raise self._damaged(f"{error!r}" if isinstance(error, KeyError) else str(error)) from None
+        except UnknownEncoderError as error:
+            raise ModelError(f"{self.folder}: {error}") from None
         except ModelError as error:
             raise self._damaged(str(error)) from None
         facts = self._json(CARD) | self._file_facts() if CARD in self._contents else self._file_facts()

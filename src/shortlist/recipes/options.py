@@ -68,9 +68,7 @@ class Option:
             return "true | false"
         low = "" if self.low is None else f"{'above' if self.open_low else 'at least'} {self.low:g}"
         high = "" if self.high is None else f"{'below' if self.open_high else 'at most'} {self.high:g}"
-        return " and ".join(part for part in (low, high) if part) or " or ".join(
-            _TYPE_NAMES[kind] for kind in self.types
-        )
+        return " and ".join(filter(None, (low, high))) or " or ".join(_TYPE_NAMES[kind] for kind in self.types)
 
     def checked(self, value: Any) -> Any:
         """The value as a plain Python object, or an OptionError that says what was expected."""

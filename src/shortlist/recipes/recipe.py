@@ -31,6 +31,10 @@ GROUP, VARIABLE = "shortlist.recipes", "SHORTLIST_RECIPES"
 FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "mach", "slice")
 
 
+class UnknownEncoderError(ModelError):
+    """A model is whole, but its encoder is from a package that is not known here."""
+
+
 @dataclass(frozen=True)
 class CustomEncoder:
     """An encoder from another package.
@@ -155,7 +159,7 @@ def load_encoder(kind: str, recipe: str, arrays: dict[str, Any], config: dict[st
     for known in sorted(list_recipes().values(), key=lambda known: known.name != recipe):
         if isinstance(known.encoder, CustomEncoder) and known.encoder.name == kind:
             return FunctionEncoder(arrays, config, kind, known.encoder.encode)
-    raise ModelError(
+    raise UnknownEncoderError(
         f"its encoder {kind!r:.60} is not known here: recipe {recipe!r:.60} belongs to another package or release. "
-        f"Install it, call shortlist.register, or set {VARIABLE}=package.module:NAME"
+        f"Install it, call shortlist.register, or set {VARIABLE}=package.module:NAME."
     )

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -24,12 +25,12 @@ from typing import Any
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.read_report import ReadReport
-from shortlist.errors import DataError, ModelError, OptionError, ShortlistError, Stopped
+from shortlist.errors import DataError, MissingExtraError, OptionError, ShortlistError, Stopped
 from shortlist.model.folder import load
 from shortlist.model.model import Model
 from shortlist.progress import Progress
 from shortlist.recipes.options import Options
-from shortlist.recipes.recipe import Recipe, get_recipe
+from shortlist.recipes.recipe import Recipe
 from shortlist.stages.calibration import Calibration
 from shortlist.training import memory
 from shortlist.training.checkpoints import FACTS, Checkpoints
@@ -106,11 +107,14 @@ def refuse_other_kind(checkpoint_dir: str, ensemble: bool) -> None:
 
 @dataclass(frozen=True)
 class _Member:
-    """A member: how it is trained, and the folder with its checkpoints and, in the end, its model."""
+    """A member: how it is trained, and the folder with its checkpoints and, in the end, its model.
+
+    recipe  without its options, which are resolved: their defaults may be functions that cannot be sent to a process
+    """
 
     name: str
-    recipe: str
-    options: dict[str, Any]
+    recipe: Recipe
+    options: Options
     folder: Path
     finished: Checkpoints
 
@@ -122,7 +126,7 @@ class _Member:
             options = options.replace(checkpoint_dir=str(folder / name))
         identity = {"recipe": recipe.name, **options.model_options(), "data": fingerprint}
         finished = Checkpoints(folder / name / FINISHED, identity)
-        return _Member(name, recipe.name, options.to_dict(), folder / name, finished)
+        return _Member(name, replace(recipe, options=()), options, folder / name, finished)
 
     def is_finished(self) -> bool:
         """Whether its model is there; an error if it belongs to another training."""
@@ -133,8 +137,8 @@ class _Member:
 
     def train(self, dataset: Dataset) -> None:
         """Train it, and leave the model in its folder."""
-        log.info("training %s, seed %d", self.name, self.options["seed"])
-        model = train_one(get_recipe(self.recipe), dataset, Options(self.options))
+        log.info("training %s, seed %d", self.name, self.options.seed)
+        model = train_one(self.recipe, dataset, self.options)
         shutil.rmtree(self.finished.folder, ignore_errors=True)  # a model without the mark: killed here before
         model.save(self.finished.folder / MODEL, bits=32)  # the ensemble decides later how it is stored
         self.finished.save({}, {})  # the mark
@@ -148,88 +152,76 @@ class _Member:
 
 def _train_at_once(members: list[_Member], dataset: Dataset, at_once: int) -> None:
     """Train members in processes of their own. If one fails, or on Ctrl-C, all are stopped in an orderly way."""
-    dataset = replace(dataset, report=ReadReport())  # the other process has no use for it
-    waiting = list(members)
-    running: list[_Process] = []
-    n_starting = min(at_once, len(waiting))
+    dataset = replace(dataset, report=ReadReport())  # the other processes have no use for it
+    waiting, n_starting = list(members), min(at_once, len(members))
+    running: dict[Any, tuple[_Member, Any]] = {}  # a member and its process, by the pipe that the answer comes through
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                running.append(_Process(waiting.pop(0)))
-                running[-1].start(dataset, n_starting)
+                with _without_ctrl_c():
+                    answers, process = _start(waiting[0], dataset, n_starting)
+                    running[answers] = waiting.pop(0), process
             n_starting = 1
-            ready = connection.wait([process.answers for process in running])
-            for process in [process for process in running if process.answers in ready]:
-                running.remove(process)
-                process.result()
+            for answers in connection.wait(list(running)):
+                _raise_error(answers, *running.pop(answers))
     finally:
-        _stop(running)
+        _stop([process for _, process in running.values()])
 
 
-class _Process:
-    """A process that trains one member."""
-
-    def __init__(self, member: _Member) -> None:
-        self.member = member
-        self._context = multiprocessing.get_context("spawn")
-        self.answers, self._answer = self._context.Pipe(duplex=False)
-        self.process: Any = None
-
-    def start(self, dataset: Dataset, n_starting: int) -> None:
-        arguments = (self.member, dataset, n_starting, log.getEffectiveLevel(), self._answer)
-        self.process = self._context.Process(target=_train_member, args=arguments, daemon=True)
-        try:
-            with _without_ctrl_c():
-                self.process.start()
-        except BrokenPipeError:
-            pass  # it ended before it knew what to do; `result` says so
-        self._answer.close()
-
-    def result(self) -> None:
-        """Returns when the member is trained; raises the error with which the process ended otherwise."""
-        try:
-            error = self.answers.recv()
-        except EOFError:
-            error = self._died()
-        self.join()
-        if error is not None:
-            raise error
-
-    def join(self) -> None:
-        if self.process is not None and self.process.pid is not None:
-            self.process.join()
-
-    def interrupt(self) -> None:
-        if self.process is not None and self.process.is_alive():
-            os.kill(self.process.pid, signal.SIGINT)
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.is_alive():
-            self.process.kill()
-
-    def _died(self) -> ShortlistError:
-        self.join()
-        code = self.process.exitcode
-        if code is not None and code < 0:
-            return ShortlistError(
-                f"the process of {self.member.name} was killed by {signal.Signals(-code).name}. If memory was short, "
-                "train fewer members at the same time (parallel)."
-            )
-        return ShortlistError(
-            f"the process of {self.member.name} ended early; its messages above may say why. A script that trains in "
-            'parallel must do so under `if __name__ == "__main__":`, because each process imports it.'
-        )
-
-
-def _stop(running: list[_Process]) -> None:
-    """Interrupt all that still run, so that they save their work. A second Ctrl-C meanwhile kills them."""
+def _start(member: _Member, dataset: Dataset, n_starting: int) -> tuple[Any, Any]:
+    """The pipe through which the process of a member will answer, and the process."""
+    context = multiprocessing.get_context("spawn")
+    answers, answer = context.Pipe(duplex=False)
+    arguments = (member, dataset, n_starting, log.getEffectiveLevel(), answer)
+    process = context.Process(target=_train_member, args=arguments, daemon=True)
     try:
-        for process in running:
-            process.interrupt()
-        for process in running:
+        process.start()
+    except BrokenPipeError:
+        pass  # it ended before it knew what to do; its missing answer says so
+    except (pickle.PicklingError, AttributeError) as error:
+        raise OptionError(
+            f"recipe {member.recipe.name!r} cannot be sent to another process ({error}). Define its encoder at the top "
+            "level of a module, or leave parallel out."
+        ) from None
+    answer.close()
+    return answers, process
+
+
+def _raise_error(answers: Any, member: _Member, process: Any) -> None:
+    """Raise the error with which the process of a member ended, if there was one."""
+    try:
+        error = answers.recv()
+        process.join()
+    except EOFError:
+        error = _ended_early(member, process)
+    if error is not None:
+        raise error
+
+
+def _ended_early(member: _Member, process: Any) -> ShortlistError:
+    if process.pid is not None:
+        process.join()
+    if process.exitcode is not None and process.exitcode < 0:
+        return ShortlistError(
+            f"the process of {member.name} was killed by {signal.Signals(-process.exitcode).name}. If memory was "
+            "short, train fewer members at the same time (parallel)."
+        )
+    return ShortlistError(
+        f"the process of {member.name} ended early; its messages above may say why. A script that trains in "
+        'parallel must do so under `if __name__ == "__main__":`, because each process imports it.'
+    )
+
+
+def _stop(processes: list[Any]) -> None:
+    """Interrupt all that still run, so that they save their work. A second Ctrl-C meanwhile kills them."""
+    alive = [process for process in processes if process.is_alive()]
+    try:
+        for process in alive:
+            os.kill(process.pid, signal.SIGINT)
+        for process in alive:
             process.join()
     finally:
-        for process in running:
+        for process in alive:
             process.kill()
 
 
@@ -270,11 +262,8 @@ def _end_with_parent() -> None:
 
 def _for_parent(error: BaseException) -> BaseException:
     """The error in a form that can be sent to another process."""
-    if isinstance(error, KeyboardInterrupt):
-        return KeyboardInterrupt()
-    if isinstance(error, OSError):
-        return OSError(error.errno, error.strerror, error.filename)
-    for kind in (DataError, OptionError, ModelError, ShortlistError, MemoryError):
-        if isinstance(error, kind):
-            return kind(str(error))
+    if isinstance(error, MissingExtraError):  # its message is made from other arguments
+        return ShortlistError(str(error))
+    if isinstance(error, ShortlistError | OSError | MemoryError | KeyboardInterrupt):
+        return error
     return RuntimeError("".join(traceback.format_exception(error)))

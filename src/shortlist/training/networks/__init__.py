@@ -65,8 +65,8 @@ def network_kind(recipe: Recipe) -> NetworkKind:
         )
     if recipe.encoder not in NETWORKS:
         raise OptionError(
-            f"recipe {recipe.name!r}: there is no encoder {recipe.encoder!r} that learns; use {', '.join(NETWORKS)}, "
-            "or a CustomEncoder"
+            f"recipe {recipe.name!r}: there is no encoder {recipe.encoder!r} that learns; "
+            f"use {', '.join(NETWORKS)}, or a CustomEncoder"
         )
     return NETWORKS[recipe.encoder]
 
