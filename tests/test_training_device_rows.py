@@ -137,5 +137,5 @@ def test_losses_of_extreme_logits():
 def test_nan_and_infinity_are_reported(bad, candidates):
     features, positives = np.asarray([[1, bad]], np.float32), Ragged.from_lists([[0]])
     for rows in twins(3, 2):
-        with pytest.raises(DataError, match="training diverged: .* Lower the learning rate"):
+        with pytest.raises(DataError, match=r"training diverged: .* Lower the learning rate"):
             rows.step(features, candidates, positives, 0.1)
