@@ -243,7 +243,7 @@ class NearestLabels(CandidateStage):
         return cosines, votes
 
     def multiply_adds(self, n_searched: int) -> float | None:
-        return self._centres.multiply_adds(n_searched) if self._texts is None else None  # of a graph, nobody knows
+        return self._centres.multiply_adds(n_searched) if self._texts is None else None  # unknown for a graph
 
     def n_candidates(self, n_searched: int, n_labels: int) -> float:
         return self._n_candidates
