@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from scipy.optimize import minimize
 
 from shortlist.arrays import Ragged
 from shortlist.kernels.reranker import texts_of_labels
-from shortlist.kernels.threads import use_threads
+from shortlist.kernels.threads import n_cores, use_threads
 from shortlist.stages.reranker import PAGE
 from shortlist.text.features import normalize_sparse_rows
 from shortlist.training import reranking
@@ -178,7 +177,7 @@ class TestLearnWordWeights:
                 monkeypatch.setattr(reranking, "n_threads", lambda n=n_shares: n)
                 assert_equal(learn_word_weights(features, labels, 17, candidates), expected)
 
-    @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="numba was started with one thread")
+    @pytest.mark.skipif(n_cores() < 2, reason="there is one core")
     def test_threads_change_nothing(self):
         features, labels, candidates = random_problem(2, 200, 40, 30, 8)
         learnt = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from shortlist.kernels.compile import kernel
 
 SPACE, TAB, RETURN, NEWLINE, COMMA, COLON, DOT, MINUS, PLUS = 32, 9, 13, 10, 44, 58, 46, 45, 43
 
@@ -13,7 +14,7 @@ MAX_VALUE = 3.4e38  # of float32
 OK, NOT_A_PAIR, COLUMN_TOO_LARGE, LABEL_TOO_LARGE, NOT_A_LABEL = range(5)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_integer(data, at):
     """The value, -1 if there is none, and the position after it."""
     value = 0
@@ -24,7 +25,7 @@ def _parse_integer(data, at):
     return (value if at > start else -1), at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_decimal(data, at):
     """The value, the position after it, and whether there is one."""
     sign = 1.0
@@ -60,12 +61,12 @@ def _parse_decimal(data, at):
     return sign * mantissa * 10.0**scale, at, True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _is_separator(byte):
     return byte == SPACE or byte == TAB or byte == RETURN or byte == NEWLINE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_labels(data, at, n_labels, labels, count):
     """`label,label,…` up to a separator. Returns the error code, the position, and the labels so far."""
     if _is_separator(data[at]):
@@ -89,7 +90,7 @@ def _parse_labels(data, at, n_labels, labels, count):
         at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _parse_pairs(data, at, n_columns, columns, values, count):
     """`column:value` or just `column`, up to the end of the line. Returns the error code and the pairs so far."""
     while True:
@@ -114,7 +115,7 @@ def _parse_pairs(data, at, n_columns, columns, values, count):
         count += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_rows(data, n_lines, n_labels, n_columns):
     """Parse all lines of `data`, which ends with a newline. Bad rows are empty and have an error code.
 
