@@ -20,6 +20,7 @@ from pathlib import Path
 import shortlist
 from common import make_parser, peak_gb, print_json, show, timed
 from shortlist.errors import Stopped
+from shortlist.progress import Progress
 from synthetic import random_dataset
 
 
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in processes started in the background
+    Progress.bars = False  # log lines instead, also on a terminal
     lines = Lines()
     logging.basicConfig(handlers=[lines, logging.StreamHandler(sys.stderr)], format="%(message)s", level=logging.INFO)
     seconds, data = timed(lambda: random_dataset(arguments.texts, arguments.labels, arguments.words))
@@ -69,8 +71,8 @@ class Lines(logging.Handler):
 
 
 def interrupt_after(lines: Lines, seconds: float) -> None:
-    """Send Ctrl-C some time after training has logged its memory plan, which is when it starts."""
-    while not any(line.startswith("memory:") for line in lines.lines):
+    """Send Ctrl-C some time after the first progress line of the first epoch."""
+    while not any(line.startswith("epoch") for line in lines.lines):
         time.sleep(1)
     time.sleep(seconds)
     os.kill(os.getpid(), signal.SIGINT)
