@@ -242,7 +242,7 @@ def test_an_empty_file_and_a_misplaced_command(run, tmp_path):
 def test_where_the_model_may_not_go_is_said_before_training(run, pairs, tmp_path, monkeypatch):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").touch()
-    monkeypatch.setattr("shortlist.model.train", lambda *arguments: pytest.fail("it was trained"))
+    monkeypatch.setattr("shortlist.training.train.train", lambda *arguments: pytest.fail("it was trained"))
     done = run("train", pairs, "--out", tmp_path / "thesis")
     assert (done.exit_code, "nothing was written" in done.stderr) == (2, True), done.output
 

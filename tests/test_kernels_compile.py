@@ -15,10 +15,11 @@ import shortlist
 STEPS = """
 import hashlib
 import numpy as np
-from shortlist.heads import label_rows
 from shortlist.arrays import Ragged
+from shortlist.kernels.threads import use_threads
+from shortlist.training import label_rows
 
-label_rows.has_short_products = lambda: False
+label_rows.has_fast_bfloat16 = lambda: False
 rng = np.random.default_rng(0)
 rows = label_rows.LabelRows.start(40, 543, prior=0.1)
 features = rng.standard_normal((9, 543), dtype=np.float32)
@@ -26,9 +27,9 @@ positives = Ragged.from_lists([[i] for i in range(9)])
 clusters, starts = np.tile(np.arange(8, dtype=np.int32), (9, 1)), np.arange(0, 41, 5)
 digest = hashlib.sha256()
 for _ in range(3):
-    results = rows.step_on_all(features, positives, 0.01, 1), \\
-        rows.step_on_clusters(features, clusters, starts, positives, 0.01, 1)
-    for loss, gradient in results:
+    for candidates in (None, label_rows.Clusters(clusters, starts)):
+        with use_threads(1):
+            loss, gradient = rows.step(features, candidates, positives, 0.01)
         digest.update(np.float64(loss).tobytes() + gradient.tobytes())
     digest.update(rows.weights.tobytes())
 print(digest.hexdigest())

@@ -58,6 +58,8 @@ def _parse_decimal(data, at):
             return 0.0, at, False
         at = after
         scale += -exponent if minus else exponent
+    if mantissa == 0.0:  # 0 · 10^625 would be 0 · ∞
+        return 0.0, at, True
     return sign * mantissa * 10.0**scale, at, True
 
 
