@@ -105,7 +105,13 @@ class TestFit:
     def test_the_learning_rate_runs_through_the_whole_cycle(self, n_texts):
         learner = new_learner()
         step, rates, detached = learner.step, [], []
-        learner.step = lambda batch, rate, detach: rates.append(rate) or detached.append(detach) or step(batch, rate)
+
+        def recorded(batch, learning_rate, detach):
+            rates.append(learning_rate)
+            detached.append(detach)
+            return step(batch, learning_rate, detach)
+
+        learner.step = recorded
         run(learner, n_texts=n_texts)
         n_steps = 4 * -(-n_texts // 8)
         assert rates == [one_cycle(i / n_steps, 0.01) for i in range(n_steps)]
