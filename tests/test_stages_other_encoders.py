@@ -147,7 +147,7 @@ class TestFunctionEncoder:
 
     def test_encodes_with_the_function_and_the_first_words(self):
         words = np.arange(10, dtype=np.float64).reshape(5, 2)
-        encoder = FunctionEncoder({"words": words}, {"max_words": 2, "n_words": 5}, self.mean_words)
+        encoder = FunctionEncoder({"words": words}, {"max_words": 2, "n_words": 5}, "mean", self.mean_words)
         features = encoder.encode(Ragged.from_lists([[0, 1, 4], [3]]))
         assert features.dtype == np.float32
         assert features.tolist() == [[1, 2], [6, 7]]
@@ -159,4 +159,4 @@ class TestFunctionEncoder:
     def test_a_damaged_config_is_refused(self, name):
         config = {"max_words": 2, "n_words": 5, name: "5"}
         with pytest.raises(ModelError, match=name):
-            FunctionEncoder({"words": np.ones((5, 2))}, config, self.mean_words)
+            FunctionEncoder({"words": np.ones((5, 2))}, config, "mean", self.mean_words)

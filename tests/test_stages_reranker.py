@@ -321,8 +321,8 @@ class TestWithinAModel:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"n_reranked": 0}, "n_reranked is 0; expected a number from 1"),
-            ({"C": 0.0}, "C is 0.0; expected a number above 0"),
+            ({"n_reranked": 0}, "n_reranked is 0; it must be at least 1"),
+            ({"C": 0.0}, "C is 0.0; it must be above 0"),
             ({"C": -1.0}, "C is -1.0"),
         ],
     )

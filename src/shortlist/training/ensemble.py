@@ -10,7 +10,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import shutil
 import signal
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 from shortlist.data.dataset import Dataset
@@ -178,7 +178,7 @@ def _start(member: _Member, dataset: Dataset, n_starting: int) -> tuple[Any, Any
         process.start()
     except BrokenPipeError:
         pass  # it ended before it knew what to do; its missing answer says so
-    except (pickle.PicklingError, AttributeError) as error:
+    except (PicklingError, AttributeError) as error:
         raise OptionError(
             f"recipe {member.recipe.name!r} cannot be sent to another process ({error}). Define its encoder at the top "
             "level of a module, or leave parallel out."
