@@ -51,8 +51,8 @@ TEXT_OPTIONS = (
         "subwords",
         (str,),
         "",
-        'expected lengths such as "3-4": words that are left out or unknown become character n-grams of these lengths '
-        "(needs min_count 2 or more); empty: no subwords",
+        'lengths of character n-grams, such as "3-4", that stand for words that are left out or unknown (needs '
+        "min_count 2 or more); empty: none",
         pattern=r"(\d+(-\d+)?)?",
     ),
     count("max_words", 32, "words of a text that are read"),

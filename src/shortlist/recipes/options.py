@@ -80,7 +80,7 @@ class Option:
         if self.choices and value not in self.choices:
             raise OptionError(f"{self.name} is {value!r:.60}; it can be {', '.join(self.choices)}")
         if self.pattern and not re.fullmatch(self.pattern, value):
-            raise OptionError(f"{self.name} is {value!r:.60}; {self.help}")
+            raise OptionError(f"{self.name} is {value!r:.60}; expected {self.help}")
         if float in self.types or int in self.types:
             below = self.low is not None and (value <= self.low if self.open_low else value < self.low)
             above = self.high is not None and (value >= self.high if self.open_high else value > self.high)
