@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shortlist
+from serving import serving
 from shortlist.errors import ModelError
 from shortlist.recipes import recipe as registry
 
@@ -194,6 +195,7 @@ print(shortlist.load("saved").predict("t3w1 t3w2", k=1)[0].label)
         killed_at = """
 import os, pathlib, signal, sys
 place, rename, seen = sys.argv.pop(1), pathlib.Path.rename, []
+
 def rename_or_die(path, target):
     seen.append(str(target).endswith(place))
     if sum(seen) == 2:
@@ -230,3 +232,12 @@ main()
         resumed = shortlist.train(folder / "pairs.jsonl", my_encoder.RECIPE, **options, resume=True)
         text = json.loads((folder / "pairs.jsonl").read_text().splitlines()[0])["text"]
         assert resumed.predict(text) == model.predict(text)
+
+    def test_is_served(self, saved, folder, model, monkeypatch):
+        path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        monkeypatch.setenv("PYTHONPATH", path)
+        monkeypatch.setenv("SHORTLIST_RECIPES", "my_encoder:RECIPE")
+        with serving(saved) as server:
+            status, answer = server.predict(texts=["t3w1 t3w2"], k=1)
+        assert status == 200
+        assert answer["predictions"][0][0]["label"] == model.predict("t3w1 t3w2", k=1)[0].label
