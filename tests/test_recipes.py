@@ -168,7 +168,7 @@ OPTIONS = (
     fraction("dropout", lambda size: 1 / size.options["n_epochs"], "share", "1 / n_epochs"),
     choice("variant", "plain", "what", ("plain", "fancy")),
     Option("stop_words", (str, list), "", "words"),
-    Option("subwords", (str,), "", 'expected lengths such as "3-4"', pattern=r"(\d+-\d+)?"),
+    Option("subwords", (str,), "", "lengths of character n-grams", pattern=r"(\d+-\d+)?"),
     Option("reranker", (bool,), True, "re-rank"),
     Option("checkpoint_dir", (str,), "", "folder"),
     Option("resume", (bool,), False, "continue"),
