@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit, log_expit
+from scipy.special import expit
 
-from shortlist.arrays import QuantizedMatrix, Ragged, counts_to_indptr
+from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import add_wanted, join_shortlists
 from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
-from shortlist.kernels.threads import n_cores, use_threads
 from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns, top_k
-from shortlist.stages import output_layer
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.classifier import RowClassifier, best_of
 from shortlist.stages.output_layer import OutputLayer
@@ -27,34 +25,9 @@ def best_first(scores, k):
     return np.argsort(-np.asarray(scores), kind="stable")[:k]
 
 
-def expected_lists(ids_and_scores, k):
-    """The k best of (ids, scores) of each sample, filled up with -1 and -inf."""
-    ids, scores = np.full((len(ids_and_scores), k), -1), np.full((len(ids_and_scores), k), -np.inf)
-    for sample, (candidates, values) in enumerate(ids_and_scores):
-        order = np.lexsort((candidates, -values))[:k]
-        ids[sample, : len(order)], scores[sample, : len(order)] = candidates[order], values[order]
-    return ids, scores
-
-
 def small_numbers(rng, *shape):
     """Integers from -2 to 2: sums of products are exact, and many are equal."""
     return rng.integers(-2, 3, shape).astype(np.float32)
-
-
-def random_head(rng, n_rows, n_features, residual=True, packed=False):
-    arrays = {"weights": small_numbers(rng, n_rows, n_features), "biases": small_numbers(rng, n_rows)}
-    if packed:
-        arrays["weights"] = arrays["weights"].astype(np.int8)
-        arrays["weights.scales"] = 2 ** small_numbers(rng, n_rows)
-    if residual:
-        arrays["block"] = small_numbers(rng, n_features, n_features)
-    return OutputLayer(arrays)
-
-
-def dense_logits(head, features):
-    """The logits of all rows, by one product."""
-    inner = features if head.block is None else np.maximum(features @ head.block.T, 0) + features
-    return inner @ (head.rows.values * head.rows.scales[:, None]).T + head.biases
 
 
 class TestTopK:
@@ -105,23 +78,6 @@ class TestBestOfCandidates:
 
 class TestScoresOfRows:
     """A kernel scores few samples, matrix products score many, and candidates are scored one by one."""
-
-    @given(
-        st.integers(0, 10_000), st.integers(0, 9), st.integers(1, 20), st.integers(0, 6), st.booleans(), st.booleans()
-    )
-    def test_equal_a_dense_product(self, seed, n_samples, n_rows, k, residual, packed):
-        rng = np.random.default_rng(seed)
-        head, features = random_head(rng, n_rows, 3, residual, packed), small_numbers(rng, n_samples, 3)
-        expected = dense_logits(head, features)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output_layer, "ROWS_PER_BLOCK", 6)
-            assert np.array_equal(head.logits(features), expected)
-            patch.setattr(output_layer, "FEW_TEXTS", 0)
-            assert np.array_equal(head.logits(features), expected)
-        candidates = rng.integers(-1, n_rows, (n_samples, k)).astype(np.int32)
-        of_candidates = np.take_along_axis(expected, np.maximum(candidates, 0), axis=1)
-        found = head.logits_of(features, candidates)
-        assert np.array_equal(found, np.where(candidates >= 0, of_candidates, -INF))
 
     @pytest.mark.parametrize("n_rows", [0, 1, 255, 256, 257, 600])
     @pytest.mark.parametrize("kind", [np.float32, np.int8])
@@ -213,45 +169,6 @@ def test_joined_shortlists_are_sorted_unions(seed, n_rows, k, n_others, n_labels
 
 
 class TestBestOfClusters:
-    @given(
-        st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 6), st.integers(1, 30), st.booleans(), st.booleans()
-    )
-    def test_the_best_rows_of_the_clusters_seen(self, seed, n_samples, n_clusters, k, residual, packed):
-        rng = np.random.default_rng(seed)
-        starts = counts_to_indptr(rng.integers(0, 5, n_clusters) + (np.arange(n_clusters) == 0))
-        head = random_head(rng, int(starts[-1]), 3, residual, packed)
-        features = small_numbers(rng, n_samples, 3)
-        clusters = np.full((n_samples, n_clusters), -1, np.int32)
-        for line in clusters:
-            seen = rng.permutation(n_clusters)[: rng.integers(0, n_clusters + 1)]
-            line[rng.permutation(n_clusters)[: len(seen)]] = seen
-        logits = dense_logits(head, features)
-        rows = [
-            np.asarray([row for c in line if c >= 0 for row in range(starts[c], starts[c + 1])], int)
-            for line in clusters
-        ]
-        ids, scores = head.best_of_clusters(features, clusters, starts, k, None)
-        expected = expected_lists([(r, line[r]) for r, line in zip(rows, logits, strict=True)], min(k, int(starts[-1])))
-        assert ids.tolist() == expected[0].tolist()
-        assert scores.tolist() == expected[1].tolist()
-
-    @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 6), st.integers(1, 30))
-    def test_multiplied_by_the_probability_of_the_cluster(self, seed, n_samples, n_clusters, k):
-        rng = np.random.default_rng(seed)
-        starts = counts_to_indptr(rng.integers(1, 5, n_clusters))
-        head = random_head(rng, int(starts[-1]), 3)
-        features = rng.standard_normal((n_samples, 3)).astype(np.float32)
-        cluster_logits = 20 * rng.standard_normal((n_samples, n_clusters)).astype(np.float32)
-        every = np.tile(np.arange(n_clusters, dtype=np.int32), (n_samples, 1))
-        ids, scores = head.best_of_clusters(features, every, starts, k, cluster_logits)
-        sums = log_expit(head.logits(features)) + log_expit(np.repeat(cluster_logits, np.diff(starts), axis=1))
-        rows = np.arange(int(starts[-1]))
-        expected = expected_lists([(rows, line) for line in sums], min(k, len(rows)))
-        np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-6)
-        # Compare the scores of the rows found: rounding may swap rows whose scores are nearly equal.
-        np.testing.assert_allclose(np.take_along_axis(sums, ids, axis=1), expected[1], rtol=1e-5, atol=1e-6)
-        assert all(len(set(line)) == len(line) for line in ids.tolist())
-
     def test_nan_stays_within_the_clusters_and_nothing_is_written_elsewhere(self):
         """A row with NaN may take a place, even in a full list, but only once."""
         rng = np.random.default_rng(0)
@@ -281,51 +198,12 @@ class TestBestOfClusters:
 
 
 class TestBestOfAll:
-    @given(
-        st.integers(0, 10_000),
-        st.integers(0, 8),
-        st.integers(1, 20),
-        st.integers(1, 30),
-        st.integers(1, 9),
-        st.booleans(),
-    )
-    def test_the_best_rows_in_blocks_of_any_size(self, seed, n_samples, n_rows, k, block, packed):
-        rng = np.random.default_rng(seed)
-        head, features = random_head(rng, n_rows, 3, packed=packed), small_numbers(rng, n_samples, 3)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output_layer, "ROWS_PER_BLOCK", block)
-            ids, scores = head.best(features, k)
-        logits = dense_logits(head, features)
-        expected = expected_lists([(np.arange(n_rows), line) for line in logits], min(k, n_rows))
-        assert ids.tolist() == expected[0].tolist()
-        assert scores.tolist() == expected[1].tolist()
-
     def test_nan_stays_within_the_list(self):
         """A NaN that is in the list keeps its place."""
         logits = np.asarray([[1, NAN, 3, 2], [NAN, NAN, NAN, NAN]], np.float32)
         ids, scores = np.full((4, 2), -7, np.int32), np.full((4, 2), -7, np.float32)
         best_of_row(logits, 0, 0, ids[1:-1], scores[1:-1])
         assert ids.tolist() == [[-7, -7], [0, 1], [0, 1], [-7, -7]]
-
-
-@pytest.mark.skipif(n_cores() < 2, reason="there is one core")
-def test_threads_change_nothing():
-    rng = np.random.default_rng(1)
-    head = OutputLayer({"weights": rng.standard_normal((50, 7)).astype(np.float32), "biases": np.zeros(50, "f4")})
-    features, starts = rng.standard_normal((40, 7)).astype(np.float32), np.arange(0, 51, 5)
-    cluster_logits = rng.standard_normal((40, 10)).astype(np.float32)
-    results = []
-    for threads in (1, 2):
-        with use_threads(threads):
-            clusters = top_clusters(cluster_logits, 4)
-            lists = (
-                head.best(features, 6),
-                head.best_of_clusters(features, clusters, starts, 6, None),
-                head.best_of_clusters(features, clusters, starts, 6, cluster_logits),
-            )
-        results.append([clusters, *(array for pair in lists for array in pair)])
-    for one, two in zip(*results, strict=True):
-        assert np.array_equal(one, two)
 
 
 @pytest.mark.parametrize("residual", [True, False])
