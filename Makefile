@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 DATA ?=
+# Without bytecode, every run of the tests compiles all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick check format bench data-folder peers clean
 
@@ -51,7 +53,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bi
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,faiss,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
 	touch $@ $(VENV)/.demo
 
 # PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.

@@ -1,13 +1,18 @@
 """Table 6 of the DeepXML paper: one component of Astec at a time is exchanged, without the re-ranker.
 
     python benchmarks/modules.py DATA/tibkat-sid [--texts 20000] [--tables a b c d] [--set dropout=0.3]
+        [--peers-python .venv-peers/bin/python]
 
 (a) the encoder, (b) the surrogate task, (c) the classifier, (d) negative sampling. The first row of every table is
-Astec itself. Measured on the test part; labels unseen in training are ignored.
+Astec itself. Parabel is Omikuji on Astec's features, in the peers' Python (`make peers`); without it, the row is left
+out. Measured on the test part; labels unseen in training are ignored.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +30,7 @@ from common import (
     timed,
     unit,
 )
+from shortlist.kernels.threads import n_cores
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import RowClassifier
 from shortlist.training.reranking import learn_word_weights
@@ -48,6 +54,7 @@ TABLES = {
         "one-vs-rest, transferred features": ASTEC,
         "support vector machines (DiSMEC)": ("svm", {}),
         "nearest neighbours": ("knn", {}),
+        "Parabel (Omikuji)": ("parabel", {}),
     },
     "d": {
         "index of labels": ASTEC,
@@ -58,6 +65,7 @@ TABLES = {
     },
 }
 SVM_CANDIDATES, N_CANDIDATES = 100, 500
+OMIKUJI = str(Path(__file__).parent / "peers" / "omikuji_features.py")
 
 
 class OtherClassifier:
@@ -94,11 +102,32 @@ class OtherClassifier:
         return [[self.model.label_names[i] for i in row if i >= 0] for row in best.tolist()]
 
 
+class Parabel:
+    """Omikuji's label tree over the features of an Astec model; it learns and predicts in the peers' Python."""
+
+    def __init__(self, model, train, test, python, threads):
+        self.model, encode = model, OtherClassifier(model, "knn", train).features
+        train = train.take(np.flatnonzero(train.labels.counts))
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in (("train", train), ("test", test)):
+                np.save(f"{folder}/{name}.npy", encode(data))
+            labels = {"indptr": train.labels.indptr, "values": train.labels.values, "n_labels": train.n_labels}
+            np.savez(f"{folder}/labels.npz", **labels)
+            command = [python, OMIKUJI, folder, str(threads)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            self.seconds, self.best = json.loads(done.stdout.splitlines()[-1])["seconds"], np.load(f"{folder}/best.npy")
+
+    def predict_dataset(self, data):
+        assert len(data) == len(self.best)
+        return [[self.model.label_names[i] for i in row if i >= 0] for row in self.best.tolist()]
+
+
 def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("folder", type=Path, help="a data set with train and test")
     parser.add_argument("--texts", type=int, help="number of random training texts (default: all)")
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--peers-python", default=".venv-peers/bin/python", help="the Python that has Omikuji")
     add_recipe_options(parser, "an option for all recipes")
     arguments = parser.parse_args()
     options = parse_recipe_options(arguments.options) | {"reranker": False}
@@ -112,7 +141,13 @@ def main() -> None:
     for table in arguments.tables:
         for name, (recipe, changes) in TABLES[table].items():
             seconds, model = astec_seconds, astec
-            if recipe in ("svm", "knn"):
+            if recipe == "parabel":
+                if not Path(arguments.peers_python).exists():
+                    print(f"{name} is left out: no {arguments.peers_python}; run `make peers`", flush=True)
+                    continue
+                model = Parabel(astec, train, test, arguments.peers_python, options.get("threads", n_cores()))
+                seconds = model.seconds
+            elif recipe in ("svm", "knn"):
                 seconds, model = timed(lambda kind=recipe: OtherClassifier(astec, kind, train))
             elif (recipe, changes) != ASTEC:
                 given = options | changes

@@ -19,11 +19,12 @@ from torch import nn
 from shortlist.arrays import Ragged
 from shortlist.kernels.threads import use_threads
 from shortlist.training.batches import Batch
-from shortlist.training.learner import Learner
+from shortlist.training.learner import HeadOptions, Learner
 from shortlist.training.networks.bag import GivenFeatures
-from shortlist.training.networks.residual import ResidualBlock
+from shortlist.training.networks.residual import BlockOptions, ResidualBlock
 
 LEARNING_RATE, DROPOUT, N_POSITIVES = 0.002, 0.5, 3
+IDENTITY = BlockOptions(init="identity")
 PUBLISHED, OURS = "lookup, bmm, SparseAdam", "Shortlist"
 
 
@@ -42,7 +43,7 @@ def make_batches(arguments, rng):
 
 def our_step(arguments):
     network = GivenFeatures(arguments.features, DROPOUT)
-    learner = Learner(network, arguments.labels, N_POSITIVES, identity=True)
+    learner = Learner(network, arguments.labels, N_POSITIVES, head=HeadOptions(block=IDENTITY))
     return lambda batch: learner.step(batch, LEARNING_RATE)
 
 
@@ -50,7 +51,7 @@ class Published:
     def __init__(self, arguments):
         self.rows = nn.Embedding(arguments.labels, arguments.features, sparse=True)
         self.biases = nn.Embedding(arguments.labels, 1, sparse=True)
-        self.block, self.dropout = ResidualBlock(arguments.features, identity=True), nn.Dropout(DROPOUT)
+        self.block, self.dropout = ResidualBlock(arguments.features, IDENTITY), nn.Dropout(DROPOUT)
         self.optimisers = [
             torch.optim.SparseAdam([self.rows.weight, self.biases.weight], lr=LEARNING_RATE),
             torch.optim.Adam(self.block.parameters(), lr=LEARNING_RATE),

@@ -13,14 +13,21 @@ from hypothesis import HealthCheck, settings
 # Derandomised: a run of the tests says something about the change, not about luck. To go looking for
 # trouble: pytest --hypothesis-profile=thorough
 settings.register_profile(
-    "quick",
+    "full",
     max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("thorough", settings.get_profile("quick"), max_examples=3000, derandomize=False)
-settings.load_profile("quick")
+settings.register_profile("quick", settings.get_profile("full"), max_examples=5)
+settings.register_profile("thorough", settings.get_profile("full"), max_examples=3000, derandomize=False)
+settings.load_profile("full")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the slow tests, the others try fewer examples, too."""
+    if config.option.markexpr == "not slow" and not config.getoption("--hypothesis-profile"):
+        settings.load_profile("quick")
 
 
 @pytest.fixture(scope="module")

@@ -464,10 +464,9 @@ def attempt(folder: Path, before: list[Any] | None, refused: str) -> str:
 
 def predictions(model: Any) -> Any:
     """Everything a model can do with texts (or features); a sentence where that makes no sense."""
-    encoder = model.pipelines[0].encoder
     inputs: Any = TEXTS
-    if encoder.takes_features:
-        inputs = np.random.default_rng(0).normal(size=(4, encoder.n_features))
+    if model.columns is not None:
+        inputs = np.random.default_rng(0).normal(size=(4, len(model.columns)))
     found = []
     for some, k, search_effort in ((inputs, 5, 1.0), (inputs[:1], 2, 0.3), (inputs, 10_000, 1e6)):
         ids, scores = model.rank(some, k, search_effort=search_effort)
@@ -480,7 +479,7 @@ def predictions(model: Any) -> Any:
         if any(len(set(row)) < len(row) for row in (line[line >= 0].tolist() for line in ids)):
             return "a label twice"
         found += [ids.tolist(), scores.tolist()]
-    if not encoder.takes_features:
+    if model.columns is None:
         for row in model.predict(inputs, k=2, explain=True):
             if not all(math.isfinite(share.moved) for prediction in row for share in prediction.words):
                 return "words that moved a label by no number"

@@ -25,7 +25,8 @@ LEVELS = [
     ["recipes"],
     ["model"],
     ["training"],
-    ["batch", "serving", "compare", "report"],
+    ["batch", "serving", "compare"],
+    ["report"],
     ["cli"],
     ["__main__"],
 ]

@@ -212,9 +212,8 @@ def test_a_file_is_replaced_only_when_asked(run, pairs, tmp_path):
     assert (done.exit_code, "end in .gz" in done.stderr) == (2, True)
 
 
-def test_convert_to_standard_output(pairs):
-    command = [sys.executable, "-m", "shortlist", "data", "convert", str(pairs), "-"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+def test_convert_to_standard_output(run, pairs):
+    done = run("data", "convert", pairs, "-")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         json.loads(line) for line in pairs.read_text().splitlines()
     ]

@@ -18,6 +18,7 @@ from shortlist.compare.plan import plan
 from shortlist.compare.results import Entry
 from shortlist.compare.splits import Splits
 from shortlist.errors import DataError, OptionError, Stopped
+from shortlist.report import write_comparison
 
 pytestmark = pytest.mark.slow  # each starts processes
 
@@ -29,7 +30,7 @@ def done(tmp_path_factory):
     data, out = write_data(folder / "data"), folder / "out"
     entries = plan("popular,centroid:min_count=2", "none", option_value) + fake_entries(folder / "peers", "works")
     settings = settings_of(data, out, entries, robustness=True, keep_models=True)
-    compare(settings)
+    compare(settings, on_summary=lambda summary: write_comparison(summary, out))
     return settings
 
 
@@ -90,8 +91,8 @@ def test_scores_are_those_of_evaluate(done):
 
 def test_table(done):
     table = (Path(done.out) / "table.md").read_text()
-    assert "| centroid (min_count=2) | **" in table
-    assert "shuffled" in table and "240 training and 59 test texts" in table
+    assert "| centroid:min_count=2 | **" in table
+    assert "words shuffled" in table and "240 training texts, 59 test texts" in table
 
 
 def test_stored_entries_do_not_run_again(done, caplog):
@@ -137,7 +138,7 @@ def test_failing_peers_affect_only_their_entries(tmp_path):
     data, out = write_data(tmp_path / "data"), tmp_path / "out"
     entries = fake_entries(tmp_path / "peers", *BAD, "cannot", "works")
     settings = settings_of(data, out, entries)
-    summary = compare(settings)
+    summary = compare(settings, on_summary=lambda summary: write_comparison(summary, out))
     status = {entry["name"]: (entry["status"], entry["note"]) for entry in summary["entries"]}
     assert status.pop("works")[0] == "done"
     assert status.pop("cannot") == ("skipped", "not on this data")
@@ -212,6 +213,15 @@ def test_peers_that_are_not_installed_are_skipped(tmp_path):
     assert pecos["entries"][0]["note"] == f"libpecos is not installed for {sys.executable}"
 
 
+def test_a_peer_without_the_option_it_needs_is_skipped(tmp_path):
+    data, planned = write_data(tmp_path / "data"), fake_entries(tmp_path / "peers", "works")[0]
+    planned = replace(planned, peer=replace(planned.peer, needs="weights", options=("weights",)))
+    skipped = compare(settings_of(data, tmp_path / "one", [planned]))["entries"][0]
+    assert skipped["note"] == "it needs an option: --peers works:weights=..."
+    given = compare(settings_of(data, tmp_path / "two", [replace(planned, options={"weights": "here"})]))["entries"][0]
+    assert given["status"] == "done"
+
+
 def test_one_vs_rest_is_skipped_on_large_data(tmp_path):
     planned = fake_entries(tmp_path / "peers", "works")[0]
     planned = replace(planned, peer=replace(planned.peer, max_pairs=1000))
@@ -249,6 +259,7 @@ def test_entries_of_other_runs_have_a_note(tmp_path):
     data, out = write_data(tmp_path / "data"), tmp_path / "out"
     compare(settings_of(data, out, "centroid"))
     summary = compare(settings_of(data, out, "popular", threads=2, seed=5))
+    write_comparison(summary, out)
     notes = {entry["name"]: entry["note"] for entry in summary["entries"]}
     assert notes == {"popular": "", "centroid": "run with threads 1, seed 0"}
     assert "run with threads 1, seed 0" in (out / "table.md").read_text()

@@ -7,6 +7,7 @@ import pytest
 
 from comparing import write_data
 from shortlist.compare.measure import Convention, differences_to_best, measure
+from shortlist.compare.results import Entry
 from shortlist.compare.splits import Splits
 from shortlist.evaluation import compare, evaluate
 
@@ -33,9 +34,13 @@ def systems(splits, n_systems=3):
 
 
 def differences(predictions, splits):
-    measured = {name: measure(ids, splits, CONVENTION) for name, ids in predictions.items()}
-    scores = {name: found["scores"] for name, (found, _) in measured.items()}
-    return differences_to_best(scores, {name: resampled for name, (_, resampled) in measured.items()})
+    entries = {name: Entry(name=name) for name in predictions}
+    resampled = {name: measured(entries[name], ids, splits) for name, ids in predictions.items()}
+    return differences_to_best({name: entry.scores for name, entry in entries.items()}, resampled)
+
+
+def measured(entry, ids, splits):
+    return measure(entry, {"ids": ids, "scores": np.zeros(ids.shape, np.float32)}, splits, CONVENTION)
 
 
 def test_differences_agree_with_compare(splits):
@@ -69,7 +74,9 @@ def test_differences_of_precision_by_hand(splits):
     one = differences(ids, splits)["system 0"]["P@1"]
     assert one["difference"] == pytest.approx(100 * (right["system 0"].mean() - right["system 2"].mean()))
     assert (one["low"], one["high"]) == pytest.approx(tuple(np.quantile(moved, [0.025, 0.975])))
-    low, high = measure(ids["system 0"], splits, CONVENTION)[0]["intervals"]["P@1"]
+    entry = Entry(name="system 0")
+    measured(entry, ids["system 0"], splits)
+    low, high = entry.intervals["P@1"]
     alone = np.array([100 * right["system 0"][rows].mean() for rows in drawn])
     assert (low, high) == pytest.approx(tuple(np.quantile(alone, [0.025, 0.975])))
 

@@ -17,6 +17,7 @@ from shortlist.cli.train import option_value
 from shortlist.compare import ablations, compare
 from shortlist.compare.plan import plan
 from shortlist.errors import OptionError
+from shortlist.report import write_comparison
 
 pytestmark = pytest.mark.slow  # starts processes
 
@@ -132,6 +133,7 @@ def test_ablations(tmp_path, monkeypatch):
     entries = plan("popular", "none", option_value, ablations=f"fan-out:{small},dimensions:{small}")
     settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries)
     summary = compare(settings)
+    write_comparison(summary, Path(settings.out))
     assert [entry["name"] for entry in summary["entries"]] == ["popular"] and set(summary["best"].values()) == {
         "popular"
     }
@@ -143,7 +145,7 @@ def test_ablations(tmp_path, monkeypatch):
         assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
     entry = json.loads((Path(settings.out) / "entries" / "fan-out_3_LightXML.json").read_text())
     options = entry["options"]
-    assert options["variant"] == "lightxml" and options["n_clusters"] == 5 and not options["reranker"]
+    assert options["variant"] == "lightxml" and options["n_clusters"] == 5 and options["reranker"] == "none"
     assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
     assert compare(settings)["ablations"] == summary["ablations"]  # from the stored entries
 
@@ -152,3 +154,13 @@ def test_ablations(tmp_path, monkeypatch):
 def test_unknown_ablations_are_refused(name, message):
     with pytest.raises(OptionError, match=message):
         plan("none", "none", option_value, ablations=name)
+
+
+def test_options_of_peers():
+    (entry,) = plan("none", "xr-transformer:weights=some/folder:num-train-epochs=2", option_value)
+    assert entry.name == "xr-transformer"
+    assert entry.options == {"weights": "some/folder", "num_train_epochs": 2}
+    with pytest.raises(OptionError, match="pecos has no option 'weights'; it has none"):
+        plan("none", "pecos:weights=x", option_value)
+    with pytest.raises(OptionError, match="expected OPTION=VALUE"):
+        plan("none", "xr-transformer:weights", option_value)

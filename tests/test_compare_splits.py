@@ -24,8 +24,8 @@ def test_parts_without_common_labels_are_refused(tmp_path):
         Splits.read(str(tmp_path), 0)
 
 
+@pytest.mark.slow
 def test_peers_get_our_words(tmp_path):
-
     splits = Splits.read(str(write_data(tmp_path / "data")), 0)
     write_peer_data(tmp_path / "peers", splits, ("shuffled",), 5, seed=0)
     data = Data(tmp_path / "peers")

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
@@ -210,7 +210,6 @@ def test_markdown_has_the_tables(described):
 texts_of_any_kind = st.lists(st.text("aB ,é", max_size=6), max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(texts_of_any_kind, texts_of_any_kind)
 def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     described = describe(read([(t, ["a"]) for t in train_texts]), read([(t, ["a"]) for t in test_texts]))
@@ -227,7 +226,6 @@ def test_repeats_and_leaks_agree_with_python_sets(train_texts, test_texts):
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 200_000), max_size=30))
 def test_histogram_agrees_with_counting(values):
     buckets = histogram(np.asarray(values, np.int64), FREQUENCY_STEPS)

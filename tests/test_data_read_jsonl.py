@@ -186,13 +186,9 @@ BAD_LINES = {
     "raw NUL": (b'{"text": "a\x00b", "labels": []}', "NUL bytes", "encoding="),
     "escaped NUL": (b'{"text": "a\\u0000b", "labels": []}', "'text' contains a NUL", "encoding="),
     "NUL in label": (b'{"text": "a", "labels": ["\\u0000"]}', "a label contains a NUL", "encoding="),
-    "lone surrogate": (b'{"text": "a\\ud83d", "labels": []}', r"an escape such as \\ud83d lacks", "UTF-8"),
-    "lone low surrogate": (
-        b'{"text": "a\\udc00b", "labels": []}',
-        r"an escape such as \\ud83d lacks|not valid",
-        "UTF-8",
-    ),
-    "two high surrogates": (b'{"text": "\\ud83d\\ud83d", "labels": []}', r"an escape such as \\ud83d lacks", "UTF-8"),
+    "lone surrogate": (b'{"text": "a\\ud83d", "labels": []}', "utf-16 surrogate", "one JSON object"),
+    "lone low surrogate": (b'{"text": "a\\udc00b", "labels": []}', "utf-16 surrogate", "one JSON object"),
+    "two high surrogates": (b'{"text": "\\ud83d\\ud83d", "labels": []}', "utf-16 surrogate", "one JSON object"),
     "bad escape": (b'{"text": "\\x41", "labels": []}', "not valid JSON", "one JSON object per line"),
     "short escape": (b'{"text": "\\u12"}', "not valid JSON", "one JSON object per line"),
 }
@@ -274,36 +270,28 @@ def long_line_gzip(size=LONG):
     return packed.getvalue()
 
 
-def test_a_line_of_100_mb_is_reported_and_never_in_memory(put):
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_line_of_100_mb_is_refused_and_never_in_memory(put, on_error):
     path = put("a.jsonl.gz", long_line_gzip())
     shortlist.read(put("warm.jsonl", GOOD))
     tracemalloc.start()
     try:
-        data = shortlist.read(path, on_error="skip")
+        with pytest.raises(DataError, match=r"a\.jsonl\.gz, line 2: the line is longer than 16 MiB; expected"):
+            shortlist.read(path, on_error=on_error)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 60_000_000
-    assert rows_of(data) == [("good", ["g"])] * 3
-    assert [(problem.line, problem.what) for problem in data.report.problems] == [(2, "the line is longer than 16 MiB")]
-    with pytest.raises(DataError, match=r"a\.jsonl\.gz, line 2: the line is longer than 16 MiB; expected"):
-        shortlist.read(path)
 
 
-def test_long_lines_at_any_position(put):
-    long = b"x" * (17 << 20)
-    for pack in (bytes, zstandard.compress):
-        path = put("a.jsonl", pack(long + b"\n" + GOOD + long + b"\nbad\n" + GOOD + long))
-        data = shortlist.read(path, on_error="skip")
-        assert len(data) == 2
-        assert [problem.line for problem in data.report.problems] == [1, 3, 4, 6]
+def test_a_line_of_15_mb_is_read(put):
     fits = json.dumps({"text": "y" * (15 << 20), "labels": ["a"]})
     data = shortlist.read(put("b.jsonl", GOOD + fits.encode() + b"\n" + GOOD))
     assert data.texts.sizes.tolist() == [4, 15 << 20, 4]
 
 
 def test_rows_across_blocks_keep_their_numbers(put):
-    count = 60_000  # several blocks of a megabyte
+    count = 25_000  # several blocks of a megabyte
     content = b"".join(
         b"oops\n"
         if i % 997 == 5
@@ -327,7 +315,7 @@ def test_compressed(put, pack):
 def test_truncated_file(put, pack):
     rng = np.random.default_rng(0)
     content = b"".join(
-        b'{"text": "%d %s", "labels": ["g"]}\n' % (i, rng.bytes(30).hex().encode()) for i in range(20_000)
+        b'{"text": "%d %s", "labels": ["g"]}\n' % (i, rng.bytes(90).hex().encode()) for i in range(6_000)
     )
     packed = pack(content)
     path = put("a.jsonl", packed[: len(packed) * 3 // 4])
@@ -337,7 +325,7 @@ def test_truncated_file(put, pack):
     ):
         shortlist.read(path)
     data = shortlist.read(path, on_error="skip")
-    assert 10_000 < len(data) < 16_000
+    assert 3_000 < len(data) < 5_000
     assert [text.split()[0] for text in data.texts] == [str(i) for i in range(len(data))]
     (problem,) = data.report.problems
     assert problem.line == len(data) + 1
@@ -437,6 +425,7 @@ def test_standard_input(monkeypatch, pack, tmp_path, put):
     assert data.display_names == {}
 
 
+@pytest.mark.slow  # starts a process
 def test_standard_input_through_a_pipe():
     program = "import shortlist; d = shortlist.read('-'); print(len(d), list(d.texts)[-1])"
     run = subprocess.run(

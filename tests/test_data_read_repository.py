@@ -461,19 +461,19 @@ def test_sparse_rows_against_plain_python(tmp_path, with_labels, data):
     path = tmp_path / "a.txt"
     path.write_bytes("".join(line + "\n" for line in [header, *rows]).encode())
     report = ReadReport("skip")
-    read = read_sparse_text(path, report, ReadOptions(), with_labels)
+    matrix, row_labels, _, bad_rows = read_sparse_text(path, report, ReadOptions(), with_labels)
     expected = [plain_reading(row, with_labels, n_labels, n_columns) for row in rows]
     bad = [i for i, row in enumerate(expected) if row is None]
-    assert read.bad_rows.tolist() == bad
+    assert bad_rows.tolist() == bad
     assert [problem.line for problem in report.problems] == [i + 2 for i in bad]
-    assert read.matrix.shape == (len(rows), n_columns)
+    assert matrix.shape == (len(rows), n_columns)
     for i, row in enumerate(expected):
         labels, pairs = row or ([], [])
-        span = slice(read.matrix.indptr[i], read.matrix.indptr[i + 1])
-        assert read.matrix.indices[span].tolist() == [column for column, _ in pairs]
-        assert np.allclose(read.matrix.data[span], [value for _, value in pairs], rtol=1e-6, atol=1e-30)
+        span = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        assert matrix.indices[span].tolist() == [column for column, _ in pairs]
+        assert np.allclose(matrix.data[span], [value for _, value in pairs], rtol=1e-6, atol=1e-30)
         if with_labels:
-            assert read.labels.row(i).tolist() == labels
+            assert row_labels.row(i).tolist() == labels
 
 
 def test_numbers_have_float32_precision(put):
@@ -481,8 +481,8 @@ def test_numbers_have_float32_precision(put):
     numbers = np.concatenate([rng.normal(size=5000), rng.lognormal(0, 20, 5000)]).astype(np.float32)
     rows = "\n".join(f"{number:.9g}" for number in numbers).replace("\n", "\n0:")
     path = put("a.txt", f"{len(numbers)} 1\n0:{rows}\n")
-    read = read_sparse_text(path, ReadReport(), ReadOptions())
-    assert np.allclose(read.matrix.data, numbers, rtol=1.2e-7, atol=0)
+    matrix = read_sparse_text(path, ReadReport(), ReadOptions())[0]
+    assert np.allclose(matrix.data, numbers, rtol=1.2e-7, atol=0)
 
 
 def test_rows_across_blocks(put):

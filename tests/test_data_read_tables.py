@@ -126,6 +126,7 @@ def test_parquet(put, pack, monkeypatch):
     assert rows_of(shortlist.read("-", format="parquet")) == ROWS
 
 
+@pytest.mark.slow
 def test_parquet_of_many_batches(put):
     n = 40_000
     table = pa.table({"text": [f"text {i}" for i in range(n)], "labels": [[str(i % 7)] for i in range(n)]})

@@ -27,7 +27,7 @@ def labels_in(dataset: shortlist.Dataset) -> set[str]:
     return {name for row in range(len(dataset)) for name in dataset.labels_of(row)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 0.3]))
 def test_parts_are_disjoint_and_complete_and_training_has_all_labels(n_texts, n_labels, seed, validation):
     dataset = random_dataset(n_texts, n_labels, seed)

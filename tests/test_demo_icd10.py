@@ -16,7 +16,11 @@ from shortlist.errors import DataError, OptionError
 
 pytestmark = pytest.mark.slow
 
-icd = pytest.importorskip("simple_icd_10_cm")
+
+@pytest.fixture(scope="module")
+def icd():
+    """The package, imported when a test runs: it reads all codes, which takes seconds."""
+    return pytest.importorskip("simple_icd_10_cm")
 
 
 def import_demo(name: str):
@@ -28,7 +32,10 @@ def import_demo(name: str):
     return module
 
 
-build = import_demo("icd10").build
+@pytest.fixture(scope="module")
+def build(icd):
+    return import_demo("icd10").build
+
 
 FILES = ["about.json", "label_names.json", "test.jsonl.gz", "train.jsonl.gz"]
 
@@ -38,7 +45,7 @@ def normalize(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, build):
     path = tmp_path_factory.mktemp("icd10") / "new" / "data"
     path.parent.mkdir()
     build(path, seed=3)
@@ -56,7 +63,7 @@ def test(folder):
 
 
 @pytest.fixture(scope="module")
-def codes_of():
+def codes_of(icd):
     """The codes of each text, from the package itself."""
     codes: dict[str, set[str]] = {}
     for code in icd.get_all_codes():
@@ -74,7 +81,7 @@ def test_about_says_what_was_built(folder, train, test):
     assert about["source"].startswith("simple-icd-10-cm ")
 
 
-def test_every_code_is_a_label_with_a_name(train):
+def test_every_code_is_a_label_with_a_name(train, icd):
     codes = {f"chapter {code}" if icd.is_chapter(code) else code for code in icd.get_all_codes()}
     assert set(train.label_names) == codes
     assert set(train.display_names) == codes
@@ -90,7 +97,7 @@ def test_no_test_text_was_seen_in_training(train, test):
     assert (against["texts_in_train"], against["word_sequences_in_train"], against["labels_not_in_train"]) == (0, 0, 0)
 
 
-def test_all_descriptions_are_in_training_and_test_texts_are_inclusion_terms(train, test):
+def test_all_descriptions_are_in_training_and_test_texts_are_inclusion_terms(train, test, icd):
     seen = {normalize(text) for text in train.texts}
     for code in icd.get_all_codes():
         if not icd.is_chapter_or_block(code):
@@ -100,7 +107,7 @@ def test_all_descriptions_are_in_training_and_test_texts_are_inclusion_terms(tra
     assert len(test) == pytest.approx(0.2 * len(terms), rel=0.1)
 
 
-def test_labels_are_the_codes_and_their_ancestors(test, codes_of):
+def test_labels_are_the_codes_and_their_ancestors(test, codes_of, icd):
     for row, text in enumerate(test.texts):
         codes = codes_of[normalize(text)]
         ancestors = {ancestor for code in codes for ancestor in icd.get_ancestors(code)}
@@ -124,13 +131,13 @@ def test_block_and_chapter_texts_do_not_contain_code_ranges(train):
 
 
 @pytest.fixture
-def one_chapter(monkeypatch):
+def one_chapter(monkeypatch, icd):
     """The infectious diseases alone, which build quickly."""
     codes = ["1", *icd.get_descendants("1")]
     monkeypatch.setattr(icd, "get_all_codes", lambda: codes)
 
 
-def test_same_seed_gives_same_bytes_and_rebuilding_replaces_the_folder(tmp_path, one_chapter):
+def test_same_seed_gives_same_bytes_and_rebuilding_replaces_the_folder(tmp_path, one_chapter, build):
     build(tmp_path / "one", seed=5)
     first = {name: (tmp_path / "one" / name).read_bytes() for name in FILES}
     build(tmp_path / "one", seed=6)
@@ -140,7 +147,7 @@ def test_same_seed_gives_same_bytes_and_rebuilding_replaces_the_folder(tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
-def test_seed_and_fraction_decide_what_is_held_out(tmp_path, one_chapter):
+def test_seed_and_fraction_decide_what_is_held_out(tmp_path, one_chapter, build):
     (tmp_path / "b").mkdir()  # an empty folder is accepted
     few, many = build(tmp_path / "a", seed=1), build(tmp_path / "b", seed=2, test_fraction=0.4)
     assert many.test_texts == pytest.approx(2 * few.test_texts, abs=1)
@@ -151,7 +158,7 @@ def test_seed_and_fraction_decide_what_is_held_out(tmp_path, one_chapter):
 
 
 @pytest.mark.parametrize("names", [["notes.txt"], ["train.jsonl.gz"], FILES, [*FILES, "notes.txt"]])
-def test_a_folder_with_other_content_is_not_touched(tmp_path, names):
+def test_a_folder_with_other_content_is_not_touched(tmp_path, names, build):
     """Even if the files have our names: they may be the user's own data."""
     for name in names:
         (tmp_path / name).write_text("mine")
@@ -160,7 +167,7 @@ def test_a_folder_with_other_content_is_not_touched(tmp_path, names):
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "mine")
 
 
-def test_files_added_to_a_built_folder_are_not_lost(tmp_path, folder):
+def test_files_added_to_a_built_folder_are_not_lost(tmp_path, folder, build):
     for name in FILES:
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "notes.txt").write_text("mine")
@@ -168,13 +175,13 @@ def test_files_added_to_a_built_folder_are_not_lost(tmp_path, folder):
         build(tmp_path)
 
 
-def test_target_is_a_file(tmp_path):
+def test_target_is_a_file(tmp_path, build):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(DataError, match="is a file"):
         build(tmp_path / "out")
 
 
 @pytest.mark.parametrize("fraction", [0, 1, -0.2, 1.5, float("nan")])
-def test_invalid_fraction(tmp_path, fraction):
+def test_invalid_fraction(tmp_path, fraction, build):
     with pytest.raises(OptionError, match="test_fraction"):
         build(tmp_path, test_fraction=fraction)

@@ -7,7 +7,7 @@ import json
 import napkinxc.metrics as napkin
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -182,7 +182,6 @@ def test_filter_pairs_default_to_those_of_the_truth():
     assert evaluate(predictions, truth, k=1, filter_pairs=[])["P@1"] == 50
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_filter_pairs_equal_editing_the_lists(data):
     rows = st.lists(st.integers(0, 5), unique=True)

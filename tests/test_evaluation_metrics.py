@@ -7,7 +7,7 @@ import math
 import napkinxc.metrics as napkin
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
@@ -17,7 +17,6 @@ from shortlist.kernels import metrics as kernels
 from shortlist.kernels.threads import use_threads
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
-quick = settings(max_examples=60, deadline=None)
 
 
 def as_array(rows, width):
@@ -87,7 +86,6 @@ def slow(predictions, truth, k, gains):
     return {f"{name}@{k}": value for name, value in values.items()}
 
 
-@quick
 @given(problems())
 def test_all_metrics_equal_their_slow_versions(problem):
     predictions, truth, gains, k = problem
@@ -97,7 +95,6 @@ def test_all_metrics_equal_their_slow_versions(problem):
             assert values[name] == pytest.approx(value, **CLOSE), name
 
 
-@quick
 @given(problems())
 def test_agrees_with_napkinxc(problem):
     predictions, truth, gains, k = problem
@@ -115,7 +112,6 @@ def test_agrees_with_napkinxc(problem):
         assert family(values, name) == pytest.approx(expected, **CLOSE), name
 
 
-@quick
 @given(problems())
 def test_macro_f1_agrees_with_napkinxc_on_names(problem):
     predictions, truth, _, _ = problem
@@ -145,7 +141,6 @@ def test_macro_f1_without_a_miss_is_one_unlike_napkinxc():
     assert ours([[0]], [[0]], 1)["macro-F1@1"] == 1.0
 
 
-@quick
 @given(problems())
 def test_f1_agrees_with_napkinxc_if_k_labels_are_predicted(problem):
     predictions, truth, _, _ = problem
@@ -230,14 +225,12 @@ def test_k_is_sorted_without_duplicates():
     assert check_k(3) == (3,)
 
 
-@quick
 @given(st.lists(st.lists(st.integers(0, 5), max_size=20), max_size=6))
 def test_sort_unique(rows):
     unique = sort_unique(Ragged.from_lists(rows))
     assert [unique.row(i).tolist() for i in range(len(unique))] == [sorted(set(row)) for row in rows]
 
 
-@quick
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 99), st.integers(-3, 3)), max_size=9), max_size=6),
     st.integers(1, 7),

@@ -15,7 +15,6 @@ from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score
 from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns, top_k
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.classifier import RowClassifier, best_of
-from shortlist.stages.output_layer import OutputLayer
 
 NAN, INF = float("nan"), float("inf")
 
@@ -204,26 +203,6 @@ class TestBestOfAll:
         ids, scores = np.full((4, 2), -7, np.int32), np.full((4, 2), -7, np.float32)
         best_of_row(logits, 0, 0, ids[1:-1], scores[1:-1])
         assert ids.tolist() == [[-7, -7], [0, 1], [0, 1], [-7, -7]]
-
-
-@pytest.mark.parametrize("residual", [True, False])
-def test_equals_the_head_in_torch(residual):
-    torch = pytest.importorskip("torch")
-    from shortlist.training.label_rows import LabelRows
-    from shortlist.training.learner import Head
-
-    torch.manual_seed(0)
-    head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), residual)
-    for _ in range(3):  # each call is a step of the power iteration for the spectral norm
-        head.block(torch.randn(4, 9))
-    arrays = head.arrays()
-    assert head.block.training
-    assert set(arrays) == {"weights", "biases"} | ({"block"} if residual else set())
-    features = torch.randn(6, 9)
-    head.block.eval()
-    expected = head.block(features) @ torch.from_numpy(head.rows.weights).T + torch.from_numpy(head.rows.biases)
-    logits = OutputLayer(arrays).logits(features.numpy())
-    np.testing.assert_allclose(logits, expected.detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["weights", "biases", "block", "something"])

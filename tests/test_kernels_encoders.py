@@ -21,9 +21,9 @@ def random_texts(rng, n_texts, n_words, most=8):
 
 
 class TestSumWords:
-    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 9), st.integers(1, 12), st.booleans())
-    def test_equals_a_loop_in_python(self, seed, n_texts, n_rows, max_words, packed):
-        """Several words may share a row, as hashed words do."""
+    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 9), st.integers(1, 12), *2 * [st.booleans()])
+    def test_equals_a_loop_in_python(self, seed, n_texts, n_rows, max_words, packed, weighted):
+        """Several words may share a row, as hashed words do. Words may come with weights, as columns of features do."""
         rng = np.random.default_rng(seed)
         n_words = 2 * n_rows
         rows = QuantizedMatrix.of_floats(rng.standard_normal((n_rows, 4)).astype(np.float32))
@@ -31,12 +31,15 @@ class TestSumWords:
         row_of_word = rng.integers(n_rows, size=n_words).astype(np.int32)
         idf = (rng.random(n_words) + 0.1).astype(np.float32)
         texts = random_texts(rng, n_texts, n_words)
+        given = rng.standard_normal(len(texts.values)).astype(np.float32) if weighted else np.zeros(0, np.float32)
         canvas = np.full((n_texts + 2, 4), -7, np.float32)
-        sum_words(texts.indptr, texts.values, row_of_word, rows.values, rows.scales, idf, max_words, canvas[1:-1])
+        words = texts.indptr, texts.values, given
+        sum_words(*words, row_of_word, rows.values, rows.scales, idf, max_words, canvas[1:-1])
         assert (canvas[[0, -1]] == -7).all()
         for text in range(n_texts):
             words = texts.row(text)[:max_words]
-            weights = idf[words] / max(np.linalg.norm(idf[words]), 1e-6)
+            weights = idf[words] * (given[texts.indptr[text] :][: len(words)] if weighted else 1)
+            weights = weights / max(np.linalg.norm(weights), 1e-6)
             np.testing.assert_allclose(canvas[1 + text], weights @ rows[row_of_word[words]], rtol=1e-4, atol=1e-5)
 
     @pytest.mark.parametrize("kind", ["bag", "mlp"])

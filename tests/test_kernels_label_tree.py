@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from shortlist.kernels import label_leaves, label_tree
-from shortlist.kernels.label_leaves import split_sizes
+from shortlist.kernels import label_exchange, label_tree
+from shortlist.kernels.label_tree import split_sizes
 from shortlist.kernels.random import below, mix
 from shortlist.kernels.top_k import mark_top
 
 some_scores = st.lists(st.sampled_from([-1.5, -1.0, 0.0, 0.25, 1.0, 2.0]) | st.floats(-3, 3, width=32), min_size=2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(scores=some_scores, data=st.data())
 def test_mark_top_marks_the_highest_and_of_equals_the_first(scores, data):
     scores = np.array(scores, np.float32)
@@ -27,7 +27,7 @@ def test_mark_top_marks_the_highest_and_of_equals_the_first(scores, data):
     assert mark_top(scores, n_left, is_left) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), n_clusters=st.integers(2, 40))
 def test_split_sizes_give_leaves_that_differ_by_at_most_one(data, n_clusters):
     n_rows = data.draw(st.integers(n_clusters, 500))
@@ -58,7 +58,7 @@ def make_rows(n, n_words, seed, density=0.3):
         indptr, np.empty(matrix.nnz, np.uint32), np.empty(matrix.nnz, np.float32), np.zeros(n, np.float32)
     )
     same_words = np.arange(n_words, dtype=np.uint32)
-    label_tree.unit_rows(indptr, matrix.indices.astype(np.int32), matrix.data, 0, n, same_words, rows)
+    label_tree.scaled_rows(indptr, matrix.indices.astype(np.int32), matrix.data, 0, n, 0.0, same_words, rows)
     return rows, sparse.csr_array((rows.data, matrix.indices, matrix.indptr), shape=matrix.shape).toarray()
 
 
@@ -77,7 +77,6 @@ def total_length(dense, groups):
 shapes = {"n": st.integers(2, 40), "n_words": st.integers(1, 30), "seed": st.integers(0, 1000)}
 
 
-@settings(max_examples=50, deadline=None)
 @given(**shapes)
 def test_unit_rows_have_length_one_and_lie_on_the_grid(n, n_words, seed):
     rows, dense = make_rows(n, n_words, seed)
@@ -86,7 +85,6 @@ def test_unit_rows_have_length_one_and_lie_on_the_grid(n, n_words, seed):
     assert (rows.data * 2**24 % 1 == 0).all()
 
 
-@settings(max_examples=50, deadline=None)
 @given(**shapes)
 def test_compact_copies_have_the_same_cosines(n, n_words, seed):
     rows, dense = make_rows(n, n_words, seed)
@@ -95,7 +93,7 @@ def test_compact_copies_have_the_same_cosines(n, n_words, seed):
     shared = (dense[chosen] != 0).sum(axis=0) > 1
     assert n_compact_words == np.count_nonzero(shared)
     assert copy.indptr[-1] == np.count_nonzero(dense[chosen][:, shared])
-    cosines = label_leaves.all_cosines(copy, n_compact_words)
+    cosines = label_exchange.all_cosines(copy, n_compact_words)
     np.testing.assert_allclose(cosines, dense[chosen] @ dense[chosen].T, atol=1e-5)
 
 
@@ -130,32 +128,31 @@ def test_splits_equal_the_slow_twin():
     assert equal >= 36
 
 
-@settings(max_examples=50, deadline=None)
 @given(**shapes, data=st.data())
-def test_leaves_are_a_partition_and_exchanging_only_helps(n, n_words, seed, data):
+def test_clusters_are_a_partition_and_exchanging_only_helps(n, n_words, seed, data):
     rows, dense = make_rows(n, n_words, seed)
-    n_leaves = data.draw(st.integers(2, n))
-    copy, n_compact_words = compact_copy(rows, n_words, np.arange(n, dtype=np.int32))
-    cosines = label_leaves.all_cosines(copy, n_compact_words)
-    order, ends = np.arange(n, dtype=np.int32), np.zeros(n_leaves, np.int64)
-    label_leaves.halve_repeatedly(cosines, np.uint64(seed), order, ends)
+    n_clusters = data.draw(st.integers(2, n))
+    labels, ends = np.arange(n, dtype=np.int32), np.zeros(n_clusters, np.int64)
+    label_tree.grow_subtree(rows, n_words, labels, n_clusters, np.uint64(seed), ends)
+    np.testing.assert_array_equal(np.sort(labels), np.arange(n))
     sizes = np.diff(ends, prepend=0)
     assert sizes.sum() == n and sizes.max() - sizes.min() <= 1
-    leaves = np.repeat(np.arange(n_leaves), sizes)
-    before = total_length(dense[order], leaves)
-    label_leaves.exchange(cosines, order, ends)
+    copy, n_compact_words = compact_copy(rows, n_words, np.arange(n, dtype=np.int32))
+    order, clusters = np.random.default_rng(seed).permutation(n), np.repeat(np.arange(n_clusters), sizes)
+    before = total_length(dense[order], clusters)
+    label_exchange.exchange(label_exchange.all_cosines(copy, n_compact_words), order, ends)
     np.testing.assert_array_equal(np.sort(order), np.arange(n))
-    assert total_length(dense[order], leaves) >= before - 1e-3
+    assert total_length(dense[order], clusters) >= before - 1e-3
 
 
 def test_exchanging_repairs_a_bad_start():
     rows, dense = make_rows(64, 40, seed=1, density=0.1)
     copy, n_compact_words = compact_copy(rows, 40, np.arange(64, dtype=np.int32))
-    cosines = label_leaves.all_cosines(copy, n_compact_words)
+    cosines = label_exchange.all_cosines(copy, n_compact_words)
     order, ends = np.arange(64, dtype=np.int32), np.arange(8, 65, 8)
     leaves = np.repeat(np.arange(8), 8)
     before = total_length(dense[order], leaves)
-    label_leaves.exchange(cosines, order, ends)
+    label_exchange.exchange(cosines, order, ends)
     assert total_length(dense[order], leaves) > 1.2 * before
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.kernels.candidates import labels_of_centres
 from shortlist.odds import CLIP
-from shortlist.stages.classifier import MIN_VOTES, Blend
+from shortlist.stages.blend import MIN_VOTES, Blend
 from shortlist.stages.reranker import Mixture
 
 shapes = st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 9))

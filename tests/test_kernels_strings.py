@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def test_table_against_a_dictionary(batches, unknown):
     assert table.find_strings(list(oracle.ids)).tolist() == list(range(len(table)))
 
 
+@pytest.mark.slow
 def test_growth_through_many_strings():
     rng = np.random.default_rng(0)
     table, oracle = StringTable(), Oracle()
@@ -69,6 +71,7 @@ def test_strings_between_other_bytes():
     assert table.strings() == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_strings_whose_slots_collide():
     # All of these have the same slot in a new table, so that look-ups must go on to the next.
     wanted, found = None, []

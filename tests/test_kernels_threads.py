@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -184,19 +185,21 @@ def kernel_calls(rng):
     lists_out = (empty(n, 4, kind=np.int32), empty(n, 4))
     texts, truth = ragged(n, 20), ragged(n, labels)
     weights, ones = floats(labels, d), np.ones(labels, np.float32)
-    row_state = (weights, floats(labels), ones * 0.1, ones * 0.1, np.ones(labels, np.int32))
+    row_state = (weights, floats(labels), (ones * 0.1, ones * 0.1, np.ones(labels, np.int32)))
     clusters = lists(n, 3, 10)
     by_cluster = label_rows.samples_by_cluster(clusters, 10)
     starts = np.arange(0, 51, 5)
     cuts = label_rows.even_shares(*by_cluster[:2], starts, 6)
     positives = np.zeros(0, np.int64), np.zeros(0, np.int32)
     rate = np.float32(0.1)
+    rates = (rate, rate, np.float32(1e-6))
     word_starts, word_labels = ragged(20, labels)
     label_starts, label_words = ragged(labels, 20)
     by_label = reranker.texts_of_labels(lists(n, 5, labels), *truth, labels)
     learnt = np.zeros(labels, np.int64), empty(400, kind=np.int32), empty(400)
     room = np.concatenate([[0], np.cumsum(np.bincount(np.repeat(np.arange(labels), 8))[:-1])])
-    yield encoders.sum_words, (*texts, ids(9, 20, low=0), floats(9, d), np.ones(9, "f4"), floats(20), 4, floats(n, d))
+    rows = ids(9, 20, low=0), floats(9, d), np.ones(9, "f4"), floats(20), 4, floats(n, d)
+    yield encoders.sum_words, (*texts, floats(len(texts[1])), *rows)
     yield top_k.best_of_row, (floats(n, 30), 0, 0, *lists_out)
     yield top_k.top_columns, (floats(n, 30), 4, lists_out[0])
     yield classifier.score_rows, (weights, ones, ones, floats(n, d), ids(labels, n, 6), empty(n, 6))
@@ -210,15 +213,17 @@ def kernel_calls(rng):
     cells = (floats(10, d), np.ones(10, "f4"), starts, weights, ones)
     yield candidates.search_cells, (floats(n, d), *cells, 3, True, *lists_out)
     found = (lists(n, 6, labels), floats(n, 6), np.arange(labels) // 2, lists(n, 5, n), floats(n, 5))
-    yield candidates.merge_neighbours, (*found, *truth, np.float32(0.3), labels, *lists_out, empty(n, 4))
+    for as_sums in (False, True):
+        share = np.float32(0.3)
+        yield candidates.merge_neighbours, (*found, *truth, share, as_sums, labels, *lists_out, empty(n, 4))
     yield candidates.join_shortlists, (ids(labels, n, 4), rng.permutation(n), ids(labels, n, 2), *truth, ids(9, n, 20))
     yield metrics.sort_rows, (truth[0], rng.permutation(truth[1]), empty(len(truth[1]), kind=np.bool_))
     yield metrics.find_hits, (ids(labels, n, 5), *truth, empty(5, n, kind=np.int32), empty(5, n, kind=np.bool_))
     yield metrics.best_gains, (*truth, rng.random(labels), empty(3, n, kind=np.float64))
     yield metrics.top_of_rows, (*truth, rng.random(len(truth[1])), empty(n, 3, kind=np.int32))
     yield label_rows.entropy, (floats(n, labels), ones, rate, empty(n, labels), empty(n, kind=np.float64))
-    yield label_rows.move_rows, (*row_state, floats(labels, d), floats(labels), rate)
-    step = (*row_state, floats(n, d), starts, *by_cluster, *positives, cuts, rate, rate)
+    yield label_rows.move_rows, (*row_state, floats(labels, d), floats(labels), rates)
+    step = (*row_state, floats(n, d), starts, *by_cluster, *positives, cuts, rates, rate)
     yield label_rows.cluster_step, (*step, empty(6, n, d), empty(6, kind=np.float64))
     yield (
         reranker.learn_labels,
@@ -234,7 +239,7 @@ def test_threads_do_not_change_a_bit():
     for kernel, arguments in kernel_calls(np.random.default_rng(0)):
         results = []
         for n_threads in (1, 4):
-            copies = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
+            copies = [*copy.deepcopy(arguments)]
             with use_threads(n_threads):
                 copies.append(kernel(*copies))
             results.append(copies)
@@ -263,7 +268,7 @@ from shortlist.kernels import threads
 threads.n_cores = lambda: 2
 import shortlist
 
-pairs = [(f"word{i % 7} thing{i % 5} stuff{i}", [f"label {i % 7}"]) for i in range(200)]
+pairs = [(f"word{i % 7} thing{i % 5} stuff{i}", [f"label {i % 7}"]) for i in range(1200)]
 texts = [text for text, _ in pairs]
 model = shortlist.train(pairs, recipe="centroid")
 expected = model.predict(texts, k=3)
@@ -304,7 +309,15 @@ assert [name for name in ("libgomp", "libomp", "libiomp", "libtbb") if name in m
 """
 
 
-@pytest.mark.parametrize("then", [FORK, POOL, TWO_THREADS, NO_OPENMP], ids=["fork", "pool", "two threads", "no OpenMP"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param(FORK, id="fork"),
+        pytest.param(POOL, id="pool", marks=pytest.mark.slow),
+        pytest.param(TWO_THREADS, id="two threads", marks=pytest.mark.slow),
+        pytest.param(NO_OPENMP, id="no OpenMP", marks=pytest.mark.slow),
+    ],
+)
 def test_after_a_prediction(then):
     if then is NO_OPENMP and not Path("/proc/self/maps").exists():
         pytest.skip("needs /proc")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -34,7 +34,6 @@ def random_problem(seed, n_texts, n_words, n_labels, weighted=False):
     return features, rows
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     n_texts=st.integers(0, 30),
@@ -110,6 +109,19 @@ class TestLabelRepresentatives:
         assert (normalize_rows(features) @ vectors[2:].T).max(axis=1).min() > 0.9
         again, _ = label_representatives(features, labels, 2, common=0.5, per_common=20)
         assert np.array_equal(vectors, again)
+
+    def test_so_many_of_the_most_frequent_labels_have_several(self):
+        features = np.random.default_rng(0).random((30, 4)).astype(np.float32)
+        labels = Ragged.from_lists([[0, 1]] * 10 + [[1, 2]] * 4 + [[3]] + [[]] * 15)
+        vectors, owners = label_representatives(features, labels, 5, per_common=6, n_common=3)
+        assert np.bincount(owners).tolist() == [1 + 5, 1 + 6, 1 + 2, 1, 1]  # at least two texts per vector
+        assert len(label_representatives(features, labels, 5, n_common=9)[0]) == len(vectors) + 1  # 7 for label 1
+        assert len(label_representatives(features, labels, 5, n_common=0)[0]) == 5
+
+    def test_lengths_of_features_count_if_asked(self):
+        features = np.asarray([[2, 0], [0, 6]], np.float32)
+        vectors, _ = label_representatives(features, Ragged.from_lists([[0], [0]]), 1, unit=False)
+        assert np.allclose(vectors, np.asarray([[1, 3]]) / 10**0.5)
 
     def test_kmeans_finds_planted_directions(self):
         rng = np.random.default_rng(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -48,7 +48,6 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.cluster_starts, other.cluster_starts)
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data(), n_labels=st.integers(1, 90), seed=st.integers(0, 1000))
 def test_any_number_of_clusters_is_a_balanced_partition(data, n_labels, seed):
     n_clusters = data.draw(st.integers(1, n_labels))
@@ -58,7 +57,7 @@ def test_any_number_of_clusters_is_a_balanced_partition(data, n_labels, seed):
 
 @pytest.fixture
 def small_nodes(monkeypatch):
-    """Reaches all code paths with few labels: a root split by sample, subtrees by rows, leaves by cosines."""
+    """Reaches all code paths with few labels: a root split by sample, subtrees by rows, exchanges by cosines."""
     monkeypatch.setattr(clustering, "MAX_SUBTREE_SIZE", 1500)
     monkeypatch.setattr(clustering, "MIN_SAMPLE_SIZE", 300)
     monkeypatch.setattr(clustering, "LABELS_PER_TASK", 700)

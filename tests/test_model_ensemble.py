@@ -94,7 +94,8 @@ class TestMeans:
         before = ensemble.rank(data.texts, 5)
         monkeypatch.setattr("shortlist.stages.pipeline.TEXTS_PER_BLOCK", 7)
         after = ensemble.rank(data.texts, 5)
-        assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+        np.testing.assert_array_equal(before[0], after[0])
+        np.testing.assert_allclose(before[1], after[1], rtol=1e-5)  # products of other shapes round differently
 
 
 @pytest.mark.slow

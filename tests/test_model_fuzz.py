@@ -32,6 +32,8 @@ MODELS = {
     "astec ensemble": {**QUICK, "ensemble": 2},
     "mach": {**SMALL, "n_repetitions": 2, "n_buckets": 6, "n_word_buckets": 50},
     "xml-cnn": {**SMALL, "channels": 4, "hidden_size": 16},
+    "attentionxml": {**SMALL, "hidden_size": 4, "linear_sizes": "6,5"},
+    "attentionxml tree": {**SMALL, "hidden_size": 4, "linear_sizes": "6", "n_clusters": 5, "n_clusters_searched": 3},
     "slice features": {**QUICK, "validation_fraction": 0.0},
 }
 BOTH_SIZES = ("inceptionxml+", "astec")
@@ -130,13 +132,13 @@ def test_some_damage_of_each_kind(centroid, tmp_path, monkeypatch):
 
 def test_a_config_that_was_changed_is_noticed(centroid, tmp_path):
     config = json.loads((centroid / "config.json").read_text())
-    config["members"][0][0]["config"]["tokenizer"]["lowercase"] = False
+    config["members"][0][0]["config"]["tokenizer"]["bigram_prefix_length"] = 4
     shutil.copytree(centroid, tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"config\.json is not the file that was saved"):
         shortlist.load(tmp_path / "model")
     # Formatting does not matter, and a config without a checksum is not compared.
-    config["members"][0][0]["config"]["tokenizer"]["lowercase"] = True
+    config["members"][0][0]["config"]["tokenizer"]["bigram_prefix_length"] = 0
     (tmp_path / "model" / "config.json").write_text(json.dumps(config, sort_keys=True))
     assert shortlist.load(tmp_path / "model").n_labels == N_TOPICS
     del config["xxh3"]

@@ -9,8 +9,8 @@ import shortlist
 from model_files import change_config, put_arrays
 from shortlist.errors import ModelError, OptionError
 from shortlist.model import model as model_module
+from shortlist.stages.blend import Blend
 from shortlist.stages.calibration import Calibration
-from shortlist.stages.classifier import Blend
 from tiny_models import colours, model_over_features
 
 

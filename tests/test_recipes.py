@@ -52,7 +52,8 @@ class TestRegistry:
         recipes = shortlist.list_recipes()
         assert set(recipes) == {
             *("popular", "centroid", "astec", "slice", "xml-cnn", "deepxml-cnn", "mach", "deepxml-mlp"),
-            *("inceptionxml", "inceptionxml+", "inceptionxml-deepxml"),
+            *("inceptionxml", "inceptionxml+", "inceptionxml-deepxml", "attentionxml", "deepxml-features"),
+            *("lightxml", "deepxml-transformer"),
         }
         for name, recipe in recipes.items():
             assert recipe.name == name
@@ -109,6 +110,43 @@ class TestRegistry:
     def test_encoders_have_names_of_their_own(self):
         with pytest.raises(OptionError, match="encoder 'bag' has the name of a built-in one"):
             CustomEncoder("bag", print, print)
+
+
+class TestPublished:
+    def test_is_the_recipe_with_the_defaults_of_its_paper(self):
+        ours, published = shortlist.get_recipe("astec"), shortlist.get_recipe("astec@published")
+        assert published.name == "astec@published"
+        assert published.phases == ours.phases and published.option_names == ours.option_names
+        values = resolve(published.name, published.options, {}, 50_000, 9000)
+        assert values.relu and not resolve(ours.name, ours.options, {}).relu
+        assert resolve(published.name, published.options, {"relu": False}).relu is False  # each part can still be set
+        assert all(option.source for option in published.options if option.name in ours.published)
+
+    @pytest.mark.parametrize("name", [n for n, r in shortlist.list_recipes().items() if r.published])
+    def test_every_published_default_is_valid_and_has_a_place(self, name):
+        recipe = shortlist.get_recipe(name).as_published()
+        for size in ((100, 7), (12_000, 700), (500_000, 670_000), (1_700_000, 2_800_000)):
+            resolve(recipe.name, recipe.options, {}, *size)
+        assert all(option.rule for option in recipe.options if callable(option.default))
+
+    def test_recipes_without_a_paper_have_none(self):
+        with pytest.raises(OptionError, match="recipe 'popular' has no published form"):
+            shortlist.get_recipe("popular@published")
+        with pytest.raises(OptionError, match="'popular' has no published form"):
+            shortlist.train([("a", ["b"])], recipe="popular", published=True)
+
+    def test_unknown_options_are_refused(self):
+        wrong = replace(shortlist.get_recipe("astec"), published={"magic": shortlist.Published(1, "§ 1")})
+        with pytest.raises(OptionError, match="no option magic to give a published default to"):
+            wrong.as_published()
+
+    def test_a_model_says_that_it_is_the_published_form(self, tmp_path):
+        recipe = replace(MINE, options=(count("n", 1, "a number"),), published={"n": shortlist.Published(7, "§ 1")})
+        shortlist.register(recipe)
+        model = shortlist.train([("a", ["b"])], recipe="mine", published=True)
+        assert model.title == "mine@published" and model.options == {"n": 7}
+        model.save(tmp_path / "model")
+        assert shortlist.load(tmp_path / "model").recipe == "mine@published"
 
 
 class TestByModule:
@@ -295,6 +333,8 @@ TEXTS = [(f"red thing{i % 5}", [f"code {i % 7}"]) for i in range(20)]
         ("xml-cnn", {"attention": True}, "has no option 'attention'"),
         ("deepxml-cnn", {"hidden_size": 0}, "hidden_size is 0"),
         ("deepxml-mlp", {"n_word_buckets": 0}, "n_word_buckets is 0"),
+        ("attentionxml", {"linear_sizes": "64,32,16"}, "linear_sizes is '64,32,16'; expected sizes of one or two"),
+        ("attentionxml", {"hidden_size": 0}, "hidden_size is 0"),
         ("mach", {"n_repetitions": 0}, "n_repetitions is 0"),
         ("mach", {"n_buckets": -1}, "n_buckets is -1"),
         ("slice", {"surrogate": "magic"}, "surrogate is 'magic'"),
@@ -311,7 +351,17 @@ def test_wrong_options_of_built_in_recipes(recipe, options, message):
 
 @pytest.mark.parametrize(
     "recipe",
-    ["inceptionxml+", "astec", "inceptionxml-deepxml", "xml-cnn", "deepxml-cnn", "mach", "deepxml-mlp", "slice"],
+    [
+        "inceptionxml+",
+        "astec",
+        "inceptionxml-deepxml",
+        "xml-cnn",
+        "deepxml-cnn",
+        "mach",
+        "deepxml-mlp",
+        "slice",
+        "attentionxml",
+    ],
 )
 def test_too_little_memory_is_refused_with_numbers_before_the_work(recipe, monkeypatch):
     pytest.importorskip("torch")

@@ -13,9 +13,10 @@ from shortlist.stages.encoders import BagEncoder
 torch = pytest.importorskip("torch")
 
 from shortlist.training.batches import padded  # noqa: E402
-from shortlist.training.deepxml import few_of_each, hash_labels  # noqa: E402
+from shortlist.training.mixing import WEIGHTS  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork  # noqa: E402
-from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
+from shortlist.training.networks.residual import BlockOptions, ResidualBlock  # noqa: E402
+from shortlist.training.shortlisting import few_of_each  # noqa: E402
 
 N_TOPICS = 12
 SMALL = {
@@ -78,7 +79,7 @@ class TestResidualBlock:
 
     def test_features_stay_near_whatever_is_learnt(self):
         torch.manual_seed(0)
-        block = ResidualBlock(24, identity=True)
+        block = ResidualBlock(24, BlockOptions(init="identity"))
         optimizer = torch.optim.SGD(block.parameters(), lr=5.0)
         for _ in range(60):  # pull it as far away as possible
             optimizer.zero_grad()
@@ -99,9 +100,20 @@ class TestResidualBlock:
         assert (after <= before + slack + 1e-6).all()
         assert (after >= before / (1 + slack) - 1e-6).all()
 
+    @pytest.mark.parametrize("bound", [0.25, 1.0, 3.0])
+    def test_the_bound_is_the_spectral_norm(self, bound):
+        torch.manual_seed(0)
+        block = ResidualBlock(24, BlockOptions(spectral_bound=bound))
+        for _ in range(50):
+            block(torch.randn(2, 24))
+        assert np.linalg.norm(block.arrays()["block"], 2) == pytest.approx(bound, rel=0.02)
+        features = torch.randn(9, 24)
+        moved = (block.eval()(features) - features).detach()
+        assert (moved.norm(dim=1) <= 1.02 * bound * features.norm(dim=1)).all()
+
     def test_starts_as_the_identity(self):
         features = torch.rand(5, 6)
-        assert torch.allclose(ResidualBlock(6, identity=True).eval()(features), 2 * features, atol=1e-4)
+        assert torch.allclose(ResidualBlock(6, BlockOptions(init="identity")).eval()(features), 2 * features, atol=1e-4)
 
 
 def test_few_texts_of_each_label_vote_and_no_label_is_lost():
@@ -112,13 +124,6 @@ def test_few_texts_of_each_label_vote_and_no_label_is_lost():
     assert (counts >= np.minimum(5, np.bincount(labels.values, minlength=30))).all()
     assert len(rows) < 30 * 5
     assert (np.diff(rows) > 0).all()
-
-
-def test_hashed_labels_fill_buckets_evenly():
-    sizes = np.bincount(hash_labels(100, 7, seed=0), minlength=7)
-    assert (sizes.min(), sizes.max(), sizes.sum()) == (14, 15, 100)
-    assert (hash_labels(100, 7, 0) == hash_labels(100, 7, 0)).all()
-    assert (hash_labels(100, 7, 0) != hash_labels(100, 7, 1)).any()
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +145,16 @@ class TestVariants:
             {"relu": True},
             {"vote_weight": 0.5},
             {"min_count": 2, "subwords": "3-4"},
+            {"subwords": "3-4", "subwords_of": "all", "max_words": 200},
+            {"label_correlations": True},
+            {"centre_graph": "16/50/50", "text_graph": "8/20/20", "vote_weight": 0.075, "voting": "sums"},
+            {"n_head_labels": 2, "n_head_centres": 5, "unit_centres": False, "n_nearest_labels": 5},
+            {"vote_weight": 0.5, "texts_per_label": 0},
+            {"blend": "mean"},
+            {"blend": "none"},
+            {"classifier": "slice"},
+            {"classifier": "dismec", "blend": "mean", "alpha": 0.5, "similarity_scale": 0.0},
+            {"classifier": "neighbours", "reranker": False},
         ],
         ids=str,
     )
@@ -158,6 +173,18 @@ class TestVariants:
         blend = model.pipelines[0].classifier.blend
         assert blend != type(blend)()
         assert {record["phase"] for record in model.records} == {"surrogate", "classifier"}
+
+    def test_alpha_is_chosen_on_held_out_texts_or_given(self, parts):
+        blends = [
+            shortlist.train(parts[0], recipe="astec", **SMALL, blend="mean", vote_weight=0.1, **given)
+            .pipelines[0]
+            .classifier.blend
+            for given in ({}, {"alpha": 0.35}, {"alpha": 0.35, "similarity_scale": 0.0})
+        ]
+        assert blends[0].alpha in WEIGHTS
+        assert [blend.alpha for blend in blends[1:]] == [0.35, 0.35]
+        assert {blend.vote_weight for blend in blends} == {0.1}
+        assert [blend.scale for blend in blends[:2]] == [1, 1] and blends[2].scale not in (0, 1)
 
     def test_without_held_out_texts(self, parts):
         model = shortlist.train(parts[0], recipe="astec", **SMALL, validation_fraction=0.0)

@@ -18,6 +18,7 @@ from shortlist.arrays import Ragged
 from shortlist.errors import ModelError
 from shortlist.recipes.inceptionxml import INCEPTIONXML, INCEPTIONXML_PLUS
 from shortlist.recipes.options import resolve
+from shortlist.training.data import TrainingData
 
 pytest.importorskip("torch")
 
@@ -67,17 +68,65 @@ class TestDefaults:
         assert options.n_clusters_searched == 50
 
 
+class TestPublished:
+    @pytest.mark.parametrize(
+        ("n_texts", "n_labels", "n_epochs", "batch_size", "n_clusters", "vocabulary"),
+        [
+            (485_176, 670_091, 35, 256, 65_536, 66_666),
+            (629_418, 352_072, 30, 256, 32_768, 91_414),
+            (1_699_722, 501_070, 27, 256, 32_768, 185_479),
+            (1_712_536, 2_812_281, 35, 128, 131_072, 165_431),
+        ],
+        ids=["AmazonTitles-670K", "WikiSeeAlsoTitles-350K", "WikiTitles-500K", "AmazonTitles-3M"],
+    )
+    def test_data_sets_of_the_paper_get_the_values_of_its_tables(
+        self, n_texts, n_labels, n_epochs, batch_size, n_clusters, vocabulary
+    ):
+        plus = resolved(INCEPTIONXML_PLUS.as_published(), n_texts, n_labels)
+        assert (plus.n_epochs, plus.batch_size, plus.learning_rate) == (n_epochs, batch_size, 0.008)
+        assert (plus.n_clusters, plus.n_clusters_searched, plus.max_vocabulary) == (n_clusters, 800, vocabulary)
+        unscaled = resolved(INCEPTIONXML.as_published(), n_texts, n_labels)
+        assert (unscaled.n_epochs, unscaled.batch_size, unscaled.learning_rate) == (42, 128, 0.005)
+
+    def test_small_data_have_no_more_clusters_than_labels(self):
+        for n_labels in (1, 7, 10, 39, 735):
+            options = resolved(INCEPTIONXML_PLUS.as_published(), 100, n_labels)
+            assert 1 <= options.n_clusters_searched <= options.n_clusters <= max(n_labels // 10, 1)
+
+    def test_word_vectors_are_as_given_or_random(self):
+        recipe = INCEPTIONXML.as_published()
+        assert resolved(recipe, 100, 7, vectors="glove.txt").vector_init == "given"
+        assert resolved(recipe, 100, 7).vector_init == "random"
+
+    def test_the_variant_decides_blocks_detaching_and_ranking(self):
+        for recipe in (INCEPTIONXML_PLUS, INCEPTIONXML_PLUS.as_published()):
+            values = [resolved(recipe, 100, 70, variant=variant) for variant in ("syncxml", "lightxml")]
+            assert [(o.block, o.detach_fraction, o.ranking) for o in values] == [
+                ("residual", 0.25, "logits"),
+                ("none", 0.0, "product"),
+            ]
+            assert resolved(recipe, 100, 70, variant="lightxml", block="residual").block == "residual"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "options"),
     [
+        ("inceptionxml@published", {"n_epochs": 40, "learning_rate": 0.01}),
+        ("inceptionxml+@published", {"n_epochs": 40, "n_clusters": 3, "n_clusters_searched": 2}),
+        ("inceptionxml+@published", {"n_epochs": 40, "n_clusters": 3, "n_clusters_searched": 2, "variant": "lightxml"}),
+        ("inceptionxml-deepxml@published", {"n_epochs": 20, "n_surrogate_epochs": 20}),
+        ("xml-cnn@published", {"n_epochs": 20, "max_words": 40, "n_chunks": 4}),
         ("inceptionxml", {"attention": False}),
         ("inceptionxml", {"bag": False, "shuffle_words": False, "n_epochs": 12, "learning_rate": 0.01}),
         ("inceptionxml+", {"n_clusters": 3, "n_clusters_searched": 1, "detach_fraction": 0.0}),
         ("inceptionxml+", {"n_clusters": 3, "n_clusters_searched": 2, "variant": "lightxml"}),
         ("inceptionxml", {"embedding_dim": 101, "channels": 8, "max_words": 2}),
     ],
-    ids=["no attention", "no bag", "not detached", "lightxml", "other sizes"],
+    ids=[
+        *("published", "published +", "published lightxml", "published deepxml", "published cnn"),
+        *("no attention", "no bag", "not detached", "lightxml", "other sizes"),
+    ],
 )
 def test_every_variant_learns_and_is_saved(recipe, options, tmp_path):
     model = shortlist.train(colours(), recipe=recipe, **{**SMALL, "n_epochs": 6, **options})
@@ -124,6 +173,25 @@ def test_word_vectors_from_a_file(tmp_path, caplog):
     assert model.pipelines[0].encoder.arrays()["words"].shape[1] == 70
 
 
+@pytest.mark.parametrize("recipe", ["astec", "inceptionxml", "xml-cnn", "mach"])
+def test_how_word_vectors_start(recipe):
+    from shortlist.training.networks import new_network
+
+    data = shortlist.read([("red hat", ["a"]), ("red shoe", ["b"]), ("blue shoe", ["b"])])
+    starts = {}
+    for how in ("scaled", "given", "random"):
+        recipe = shortlist.get_recipe(recipe) if isinstance(recipe, str) else recipe
+        options = resolved(recipe, 3, 2, vector_init=how, embedding_dim=64, validation_fraction=0.0, threads=1)
+        training_data = TrainingData(data, options)
+        network = new_network(recipe, training_data, options).module
+        starts[how] = network.words.weight[:-1].detach().numpy().copy()
+        if how == "given":
+            order = network.buckets[:-1].numpy() if recipe.name == "mach" else slice(None)
+            assert np.array_equal(starts[how][order], training_data.word_vectors())
+    assert 0.2 < np.abs(starts["random"]).max() <= 0.25
+    assert not np.allclose(starts["given"], starts["scaled"])
+
+
 def test_dimensions_can_be_permuted():
     from shortlist.training.networks import new_inception
 
@@ -143,6 +211,7 @@ def test_dimensions_can_be_permuted():
     assert (permuted != other).any()
 
 
+@pytest.mark.slow
 def test_training_curves_are_saved_with_the_model(tmp_path):
     options = {**SMALL, "validation_fraction": 0.2}
     shortlist.train(colours(), recipe="inceptionxml+", **options).save(tmp_path / "model")

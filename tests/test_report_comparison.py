@@ -86,6 +86,7 @@ class TestComparison:
         checked(page.to_html())
         assert "nan" not in page.to_markdown().lower()
 
+    @pytest.mark.slow
     def test_any_key_of_an_entry_may_be_missing(self):
         for key in FULL["entries"][0]:
             if key not in ("name", "status"):

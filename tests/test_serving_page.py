@@ -363,6 +363,13 @@ class TestCard:
         page.locator("#text").fill("bee")
         best(page, "T63.44")
 
+    def test_a_model_that_takes_features_says_so(self, page, server):
+        server.card = {**CARD, "inputs": "sparse features", "n_words": None, "n_columns": 135909}
+        page.reload()
+        expect(page.locator("#invitation")).to_contain_text("takes 135,909 features instead of texts")
+        expect(page.locator("#text")).to_be_disabled()
+        expect(page.locator("#card")).to_contain_text("135,909")
+
 
 class TestAccessibility:
     def test_with_the_keyboard_alone(self, page):

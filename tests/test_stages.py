@@ -21,12 +21,14 @@ from shortlist.stages.classifier import (
     PriorClassifier,
     RowClassifier,
     SparseClassifier,
+    VoteClassifier,
     bucket_arrays,
 )
 from shortlist.stages.encoders import (
     ENCODERS,
     BagEncoder,
     CNNEncoder,
+    DenseEncoder,
     GivenEncoder,
     InceptionEncoder,
     NoEncoder,
@@ -35,9 +37,11 @@ from shortlist.stages.encoders import (
     UnitRowsEncoder,
 )
 from shortlist.stages.encoders.inception import branch_columns
-from shortlist.stages.neighbours import NeighbourIndex
+from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
+from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.reranker import Reranker, paged_weights
+from shortlist.stages.stage import without_prefix
 from shortlist.text import LexicalFeatures, Vocabulary
 
 N_WORDS, N_FEATURES, N_LABELS = 50, 10, 40
@@ -54,6 +58,11 @@ def bag(n_features=N_FEATURES, hashed=False, seed=0):
         arrays["words"] = arrays["words"][:20]
         arrays["biases"], arrays["buckets"] = floats(n_features), np.arange(N_WORDS, dtype=np.int32) % 20
     return BagEncoder.from_arrays(arrays, {"max_words": 6, "relu": hashed})
+
+
+def dense():
+    arrays = {"scale": floats(3), "hidden": floats(3, 4), "hidden_biases": floats(4)}
+    return DenseEncoder.from_arrays(arrays | {"output": floats(4, 3), "output_biases": floats(3)}, {})
 
 
 def cnn():
@@ -91,14 +100,14 @@ def clusters(n_clusters=8):
     return TopClusters.from_arrays(arrays, {"n_searched": 2, "max_searched": 4, "use_logits": True})
 
 
-def nearest(votes="none", n_candidates=15):
+def nearest(votes="none", n_candidates=15, **options):
     owner, texts, labels = np.arange(N_LABELS, dtype=np.int32), None, None
     if votes != "none":
         texts = NeighbourIndex.build(floats(30, N_FEATURES), exact=votes == "exact")
         labels = Ragged.from_lists([[i, i + 10] for i in range(30)])
     weight = 0.0 if votes == "none" else 0.5
     return NearestLabels.build(
-        floats(N_LABELS, N_FEATURES, seed=1), owner, N_LABELS, n_candidates, texts, labels, 7, weight
+        floats(N_LABELS, N_FEATURES, seed=1), owner, N_LABELS, n_candidates, texts, labels, 7, weight, **options
     )
 
 
@@ -110,6 +119,16 @@ def reranker():
     arrays |= {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
     config = {"n_candidates": 2, "mixture": {"first": 0.5, "words": 2.0, "bias": 0.25}}
     return Reranker.from_arrays(arrays, config, words, features.ngrams, n_labels=3)
+
+
+def network_reranker():
+    return NetworkReranker(bag(), layer(N_LABELS), {"n_candidates": 5, "beta": 0.6})
+
+
+def rerank_ids(stage):
+    ids = np.tile(np.arange(5, dtype=np.int32), (len(TEXTS), 1))
+    ids[0, 3:] = -1
+    return stage.rerank(None, TEXTS, ids, np.full(ids.shape, 0.25, np.float32), 3)
 
 
 def features_of(stage, n_texts=6):
@@ -133,7 +152,8 @@ def rerank(stage):
 def classify(stage):
     ids = np.tile(np.arange(stage.n_labels, dtype=np.int32), (6, 1))
     features = features_of(stage)
-    evidence = (np.zeros(ids.shape, np.float32),) * 2 if "blend" in stage.config() else ()
+    has_evidence = "blend" in stage.config() or isinstance(stage, VoteClassifier)
+    evidence = (np.zeros(ids.shape, np.float32),) * 2 if has_evidence else ()
     if isinstance(stage, SparseClassifier):
         features = sparse.csr_array(np.maximum(features, 0))
     return [stage.scores(features, ids, evidence)]
@@ -150,6 +170,7 @@ STAGES = {
     "parallel": (lambda: ParallelEncoders([bag(), bag(4, True)]), lambda stage: [stage.encode(TEXTS)]),
     "tfidf": (lambda: TfIdfEncoder({"idf": floats(N_WORDS) ** 2}), lambda stage: [stage.encode(TEXTS).toarray()]),
     "given": (lambda: GivenEncoder.fit(floats(5, 3), 2.5), lambda stage: [stage.encode(floats(2, 3))]),
+    "dense": (dense, lambda stage: [stage.encode(floats(2, 3))]),
     "unit-rows": (lambda: UnitRowsEncoder({}, {"n_features": 3}), lambda s: [s.encode(floats(2, 3)).toarray()]),
     "none": (lambda: NoEncoder({}), lambda stage: [stage.encode(["a", "b"])]),
     "all": (AllLabels, find),
@@ -157,13 +178,16 @@ STAGES = {
     "nearest": (lambda: nearest(n_candidates=N_LABELS), find),
     "nearest, exact votes": (lambda: nearest("exact", N_LABELS), find),
     "nearest, votes by graphs": (lambda: nearest("graphs", N_LABELS), find),
+    "nearest, all by graphs": (lambda: nearest("graphs", N_LABELS, votes_are_sums=True, graph=GraphSizes()), find),
     "rows": (lambda: RowClassifier(layer(N_LABELS)), classify),
     "rows, blended": (lambda: RowClassifier(layer(N_LABELS), {"blend": {"cosine": 0.5}}), classify),
     "rows, ordered": (lambda: RowClassifier({**layer(9), "order": np.arange(9, dtype=np.int32)[::-1]}), classify),
     "buckets": (lambda: BucketClassifier(bucket_arrays([layer(5), layer(5, 3)], np.ones((2, 7), np.int32))), classify),
     "sparse": (lambda: SparseClassifier.of_rows(SPARSE_ROWS), classify),
     "prior": (lambda: PriorClassifier({"frequencies": np.array([0.5, 0.1], np.float32)}), classify),
+    "votes": (lambda: VoteClassifier({}, {"n_labels": 5, "n_features": 2}), classify),
     "words": (reranker, rerank),
+    "network": (network_reranker, rerank_ids),
     "curve": (
         lambda: Calibration.of_points("isotonic", [0.0, 0.5, 1.0], [0.0, 0.2, 0.9]),
         lambda stage: [stage.apply(np.linspace(0, 1, 9))],
@@ -178,12 +202,20 @@ def again(stage, arrays=None):
     arrays, config = load(content), json.loads(json.dumps(stage.config()))
     if isinstance(stage, Reranker):
         return Reranker.from_arrays(arrays, config, stage.features.words, stage.subwords, stage.n_labels)
+    if isinstance(stage, NetworkReranker):
+        own = without_prefix("encoder", arrays)
+        encoder = ENCODERS[config["encoder"]["kind"]].from_arrays(own, config["encoder"]["config"])
+        return NetworkReranker.from_arrays(arrays, config, encoder, N_LABELS)
     return type(stage).from_arrays(arrays, config)
 
 
+# Sequences of hidden states, and weights of Hugging Face: in test_recipes_attentionxml.py and test_transformers.py.
+TESTED_ELSEWHERE = {"lstm", "attention", "attention-clusters", "transformer"}
+
+
 def test_every_kind_of_stage_is_tested():
-    kinds = {new().kind for new, _ in STAGES.values()}
-    assert kinds == {*ENCODERS, *CANDIDATES, *CLASSIFIERS, Reranker.kind, Calibration.kind}
+    kinds = {new().kind for new, _ in STAGES.values()} | TESTED_ELSEWHERE
+    assert kinds == {*ENCODERS, *CANDIDATES, *CLASSIFIERS, Reranker.kind, NetworkReranker.kind, Calibration.kind}
 
 
 class TestEveryStage:
@@ -324,6 +356,10 @@ class TestMultiplyAdds:
         n_features = np.diff(stage.features.rows(texts).indptr)
         assert n_features[0] >= 2 and n_features[1] == 0
         assert stage.multiply_adds(texts, stage.features.words.encode(texts)) == 2 * n_features[0] / 2
+
+    def test_network_reranker(self):
+        encoding = bag().multiply_adds(TEXTS.counts)
+        assert network_reranker().multiply_adds(None, TEXTS) == encoding + N_FEATURES**2 + 5 * N_FEATURES
 
     def test_calibration(self):
         assert STAGES["curve"][0]().multiply_adds() == 0

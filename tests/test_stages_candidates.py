@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_files import replaced
+from reference_astec import shortlist_scores
 from shortlist.arrays import Ragged
 from shortlist.errors import ModelError
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import label_representatives, normalize_rows
 from shortlist.stages.candidates import AllLabels, NearestLabels, TopClusters, top_clusters
 from shortlist.stages.cells import CellIndex
-from shortlist.stages.neighbours import NeighbourIndex
+from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 
 ALL_CELLS = 1 << 20
 NAN, INF = float("nan"), float("inf")
@@ -369,3 +370,71 @@ class TestNearestLabels:
         stage = new_nearest().stage
         with pytest.raises(ModelError, match=name):
             NearestLabels.from_arrays(stage.arrays(), {**stage.config(), name: value})
+
+
+class TestAsPublished:
+    """Astec's two HNSW graphs, and the sum of what they find (DeepXML, module II and appendix A.1)."""
+
+    def built(self, n_labels=300, gamma=0.075, n_nearest=40, n_candidates=60, n_neighbours=25, sizes=(16,)):
+        rng = np.random.default_rng(0)
+        features = np.abs(rng.standard_normal((900, 12))).astype(np.float32)
+        labels = Ragged.from_lists([rng.choice(n_labels, rng.integers(0, 12), replace=False) for _ in range(900)])
+        centres, owner = label_representatives(features, labels, n_labels, n_common=2, per_common=3)
+        texts = NeighbourIndex.build(features, exact=False, links=16)
+        more = {"n_nearest": n_nearest, "votes_are_sums": True, "graph": GraphSizes(*sizes)}
+        stage = NearestLabels.build(
+            centres, owner, n_labels, n_candidates, texts, labels, n_neighbours, gamma, 0, **more
+        )
+        queries = np.abs(rng.standard_normal((20, 12))).astype(np.float32)
+        return stage, queries, (features, labels, centres, owner)
+
+    def test_finds_what_the_formula_says(self):
+        stage, queries, (features, labels, centres, owner) = self.built()
+        found = stage.find(queries, stage.n_searched)
+        assert found.ids.shape == (20, 60)
+        texts = [list(map(int, labels.row(i))) for i in range(len(labels))]
+        for row, query in enumerate(queries):
+            # A label with three more centres may be found four times.
+            scores, cosines, votes = shortlist_scores(query, centres, owner, 46, features, texts, 25, gamma=0.075)
+            ids = found.ids[row][found.ids[row] >= 0].tolist()
+            best = sorted(scores.values(), reverse=True)[: len(ids)]
+            assert [scores[label] for label in ids] == pytest.approx(best, abs=1e-5)
+            assert found.evidence[0][row, : len(ids)] == pytest.approx([cosines.get(i, 0) for i in ids], abs=1e-5)
+            assert found.evidence[1][row, : len(ids)] == pytest.approx([votes.get(i, 0) for i in ids], abs=1e-5)
+
+    def test_evidence_of_any_label_is_its_best_cosine(self):
+        stage, queries, (_, _, centres, owner) = self.built()
+        ids = np.tile(np.arange(300, dtype=np.int32), (20, 1))
+        cosines, votes = stage.evidence(queries, ids, stage.n_searched)
+        exact = (queries / np.linalg.norm(queries, axis=1, keepdims=True)) @ centres.T
+        for label in range(300):
+            np.testing.assert_allclose(cosines[:, label], exact[:, owner == label].max(axis=1), atol=1e-5)
+        assert votes.max() == pytest.approx(1)
+
+    def test_is_the_same_with_any_number_of_threads_and_after_saving(self):
+        stages = []
+        for threads in (1, 2):
+            with use_threads(threads):
+                stages.append(self.built()[0])
+        one, two = ({name: array.copy() for name, array in stage.arrays().items()} for stage in stages)
+        assert one.keys() == two.keys() and all((one[name] == two[name]).all() for name in one)
+        queries = self.built()[1]
+        again = NearestLabels.from_arrays(one, stages[0].config(), n_labels=300)
+        assert (again.find(queries, 1).ids == stages[0].find(queries, 1).ids).all()
+
+    def test_a_larger_effort_searches_more(self):
+        stage, queries, _ = self.built(n_nearest=5, gamma=0.0, sizes=(2, 2, 1))
+        assert stage.max_searched == stage.n_searched == stage.n_searched_in_training == 1
+        few, many = (stage.find(queries, n).evidence[0].sum() for n in (1, 50))
+        assert many > few
+
+    def test_fewer_centres_than_owners_are_refused(self):
+        stage, *_ = self.built()
+        arrays = {**stage.arrays(), "owner": stage.arrays()["owner"][1:]}
+        with pytest.raises(ModelError, match=r"306 centres in the index, owners of 305"):
+            NearestLabels.from_arrays(arrays, stage.config())
+
+    def test_a_missing_graph_is_refused(self):
+        stage, *_ = self.built()
+        with pytest.raises(ModelError, match=r"array 'graph\.0' is missing"):
+            NearestLabels.from_arrays(replaced(stage.arrays(), {"centres.graph.0": None}), stage.config())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model_files import replaced
@@ -52,7 +52,6 @@ def index():
 
 
 class TestSearch:
-    @settings(max_examples=25)
     @given(st.integers(0, 10_000), st.integers(1, 200), st.integers(1, 8), st.integers(0, 5), st.integers(1, 250))
     def test_of_all_cells_equals_products_with_all_vectors(self, seed, n, n_features, n_queries, k):
         vectors, queries = clustered(n, n_features, seed), clustered(n_queries, n_features, seed + 1)
@@ -69,7 +68,6 @@ class TestSearch:
         assert_best(ids, cosines, expected, 20, atol=0.01)
 
     @given(st.integers(1, 40), st.integers(1, 600))
-    @settings(max_examples=25)
     def test_of_some_cells_finds_the_vectors_of_the_nearest_cells(self, n_cells, k):
         index = index_of(clustered(500, 12))
         queries = normalize_rows(clustered(10, 12, 2))

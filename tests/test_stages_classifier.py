@@ -10,16 +10,17 @@ from scipy import sparse
 from scipy.special import expit
 
 from model_files import replaced
+from reference_astec import mixed_score, similarity
 from shortlist.errors import ModelError
 from shortlist.stages import classifier as classifier_module
+from shortlist.stages.blend import MIN_VOTES, Blend, MeanBlend
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import (
-    MIN_VOTES,
-    Blend,
     BucketClassifier,
     PriorClassifier,
     RowClassifier,
     SparseClassifier,
+    VoteClassifier,
     best_of,
     bucket_arrays,
 )
@@ -157,6 +158,64 @@ class TestRowClassifier:
     def test_a_damaged_blend_is_refused(self, value):
         with pytest.raises(ModelError, match="cosine"):
             RowClassifier.from_arrays(self.new()[0].arrays(), {"blend": {"cosine": value}})
+
+
+class TestMeanBlend:
+    @pytest.mark.parametrize(("alpha", "scale"), [(0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (0.5, 2.5)])
+    def test_is_the_published_mean(self, alpha, scale):
+        rng = np.random.default_rng(0)
+        logits, cosines = (rng.normal(0, 5, (4, 6)).astype(np.float32) for _ in range(2))
+        votes = rng.random((4, 6)).astype(np.float32)
+        logits[0, 0] = -INF  # no candidate
+        odds = MeanBlend(alpha, 0.075, scale).log_odds(logits, cosines, votes)
+        assert odds[0, 0] == -INF
+        similarities = scale * similarity(cosines, votes, gamma=0.075)
+        expected = mixed_score(logits, similarities, alpha).ravel()[1:]
+        np.testing.assert_allclose(expit(odds).ravel()[1:], expected, atol=1e-6)
+
+    def test_ranks_what_hardly_differs(self):
+        logits, zeros = np.float32([[-40, -39, 30, 31]]), np.zeros((1, 4), np.float32)
+        odds = MeanBlend(1.0).log_odds(logits, zeros, zeros)
+        np.testing.assert_allclose(odds, logits, rtol=1e-3)
+
+    def test_is_saved_with_the_classifier(self):
+        arrays = {"weights": np.eye(3, dtype=np.float32), "biases": np.zeros(3, np.float32)}
+        stage = RowClassifier(arrays, {"blend": {"alpha": 0.25, "vote_weight": 0.5, "scale": 2.0}})
+        again = RowClassifier.from_arrays(arrays, stage.config())
+        assert again.blend == MeanBlend(0.25, 0.5, 2.0)
+        for name, value in (("alpha", 1.1), ("alpha", -0.1), ("vote_weight", 2), ("scale", None)):
+            with pytest.raises(ModelError, match=name):
+                RowClassifier.from_arrays(arrays, {"blend": {**stage.config()["blend"], name: value}})
+
+
+def test_rows_over_directions_of_features():
+    rng = np.random.default_rng(0)
+    arrays = {"weights": rng.random((5, 3), np.float32), "biases": rng.random(5, np.float32)}
+    features = rng.random((4, 3), np.float32)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    plain, of_unit = RowClassifier(arrays), RowClassifier(arrays, {"unit_features": True})
+    assert of_unit.config() == {"unit_features": True}
+    ids = np.tile(np.arange(5, dtype=np.int32), (4, 1))
+    np.testing.assert_allclose(of_unit.scores(features, ids, ()), plain.scores(unit, ids, ()), rtol=1e-5)
+    for candidates in (Candidates(), Candidates(ids[:, :3])):
+        for found, expected in zip(of_unit.best(features, candidates, 2), plain.best(unit, candidates, 2), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+class TestVoteClassifier:
+    def test_ranks_candidates_by_their_votes(self):
+        stage = VoteClassifier({}, {"n_labels": 9, "n_features": 2})
+        ids, votes = np.int32([[4, 7, -1, 2], [1, -1, -1, -1]]), np.float32([[0.1, 0.6, 0, 0.3], [0, 0, 0, 0]])
+        found, scores = stage.best(np.zeros((2, 2)), Candidates(ids, evidence=(votes, votes)), 3)
+        assert found.tolist() == [[7, 2, 4], [1, -1, -1]]
+        np.testing.assert_allclose(scores, [[0.6, 0.3, 0.1], [0, 0, 0]])
+        assert stage.best(np.zeros((2, 2)), Candidates(ids, evidence=(votes, votes)), 99)[0].shape == (2, 4)
+        assert stage.scores(np.zeros((2, 2)), ids, (votes, votes)) is votes
+        assert stage.multiply_adds(4, None) == 0
+
+    def test_another_number_of_labels_is_refused(self):
+        with pytest.raises(ModelError, match="n_labels is 9; the model has 8"):
+            VoteClassifier.from_arrays({}, {"n_labels": 9, "n_features": 2}, n_labels=8)
 
 
 def test_blend_defaults_are_a_classifier_and_its_cosine():

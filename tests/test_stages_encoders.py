@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import erf
 
@@ -64,7 +64,7 @@ def new_inception(seed: int = 0, embedding_dim: int = 64, **sizes) -> InceptionN
         network.words.weight *= 0.3
         for layer in network.attention:
             layer.gate.uniform_(-0.5, 0.5)
-        for norm in (network.branch_norm, network.last_norm):
+        for norm in filter(None, (network.project_norm, network.branch_norm, network.last_norm)):
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.1, 2)
             norm.weight.normal_()
@@ -114,6 +114,7 @@ class TestEqualsTorch:
     def test_on_texts_of_any_length(self, new, lengths):
         assert_equals_torch(new(), random_texts(lengths))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("bag", [False, True])
     @pytest.mark.parametrize("attention", [True, False])
     @pytest.mark.parametrize("embedding_dim", [64, 100, 300])
@@ -123,19 +124,21 @@ class TestEqualsTorch:
             new_inception(embedding_dim=embedding_dim, attention=attention, bag=bag), random_texts(lengths)
         )
 
-    @settings(max_examples=40)
     @given(
         embedding_dim=st.integers(64, 200),
         max_words=st.integers(1, 20),
         channels=st.integers(1, 40),
         attention=st.booleans(),
-        bag=st.booleans(),
+        attention_value=st.sampled_from(["vectors", "query"]),
+        parts=st.fixed_dictionaries({name: st.booleans() for name in ("bag", "norm_first", "project_norm")}),
         lengths=st.lists(st.integers(0, 25), max_size=3 * inception_module.TEXTS_PER_BLOCK),
         seed=st.integers(0, 1000),
     )
-    def test_inception_on_random_shapes(self, embedding_dim, max_words, channels, attention, bag, lengths, seed):
-        sizes = {"max_words": max_words, "channels": channels}
-        network = new_inception(seed, embedding_dim, attention=attention, bag=bag, **sizes)
+    def test_inception_on_random_shapes(
+        self, embedding_dim, max_words, channels, attention, attention_value, parts, lengths, seed
+    ):
+        sizes = {"max_words": max_words, "channels": channels, "attention": attention}
+        network = new_inception(seed, embedding_dim, attention_value=attention_value, **sizes, **parts)
         assert_equals_torch(network, random_texts(lengths, seed), max_words)
 
     @given(
@@ -144,11 +147,15 @@ class TestEqualsTorch:
         n_chunks=st.integers(1, 6),
         hidden_size=st.integers(1, 20),
         max_words=st.integers(1, 20),
+        fixed_chunks=st.booleans(),
         lengths=st.lists(st.integers(0, 25), max_size=12),
         seed=st.integers(0, 1000),
     )
-    def test_cnn_on_random_shapes(self, embedding_dim, channels, n_chunks, hidden_size, max_words, lengths, seed):
-        network = new_cnn(seed, embedding_dim, channels=channels, n_chunks=n_chunks, hidden_size=hidden_size)
+    def test_cnn_on_random_shapes(
+        self, embedding_dim, channels, n_chunks, hidden_size, max_words, fixed_chunks, lengths, seed
+    ):
+        sizes = {"channels": channels, "n_chunks": n_chunks, "hidden_size": hidden_size}
+        network = new_cnn(seed, embedding_dim, fixed_chunks=fixed_chunks, max_words=max_words, **sizes)
         assert_equals_torch(network, random_texts(lengths, seed), max_words)
 
 
@@ -305,11 +312,14 @@ class TestInceptionEncoder:
             ({"words": lambda a: a.astype(np.float64)}, "'words' is float64; expected float32 or int8"),
             ({"words": None}, "'words' is missing"),
             ({"project": lambda a: a[:-1]}, r"'word_mix' has shape \(32, 32\); expected 31"),
-            ({"project": lambda a: a[:, :0]}, "'branch_weights' has shape"),
+            ({"project": lambda a: a[:, :0], "project_biases": None}, "'branch_weights' has shape"),
             ({"project": lambda a: a[0, 0]}, "'project' has 0 axes"),
             ({"project": None}, "'project' is missing"),
             ({"word_mix": lambda a: a[:5]}, "'word_mix' has shape"),
             ({"word_mix": None}, "one of the arrays 'word_mix' and 'dimension_mix' is missing"),
+            ({"scales": None}, "one of the arrays 'scales' and 'shifts' is missing"),
+            ({"shifts": lambda a: a[:-1]}, "'shifts' has shape"),
+            ({"project_biases": lambda a: a[:-1]}, "'project_biases' has shape"),
             ({"dimension_mix": None}, "one of the arrays 'word_mix' and 'dimension_mix' is missing"),
             ({"branch_weights": lambda a: a.T}, "'branch_weights' has shape"),
             ({"branch_biases": lambda a: a[:-1]}, "'branch_biases' has shape"),
@@ -320,7 +330,7 @@ class TestInceptionEncoder:
     )
     def test_damaged_arrays_are_refused(self, change, message):
         with pytest.raises(ModelError, match=message):
-            stage_of(new_inception(), **change)
+            stage_of(new_inception(project_norm=True, norm_first=False), **change)
 
     def test_max_words_must_fit_the_projection(self):
         network = new_inception(attention=False)
@@ -372,6 +382,7 @@ def test_quantized_words_need_scales():
         stage_of(new_bag(), **packed)
 
 
+@pytest.mark.slow
 def test_encoders_do_not_import_torch():
     code = "import sys, shortlist.stages.encoders; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

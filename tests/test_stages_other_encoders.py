@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from model_files import replaced
 from shortlist.arrays import Ragged
-from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.errors import ModelError
 from shortlist.stages.encoders import (
     BagEncoder,
     FunctionEncoder,
@@ -18,7 +17,6 @@ from shortlist.stages.encoders import (
     TfIdfEncoder,
     UnitRowsEncoder,
 )
-from shortlist.stages.encoders.given import dense
 
 N_WORDS = 50
 
@@ -48,32 +46,7 @@ class TestGivenEncoder:
         assert GivenEncoder({"scale": np.full(3, 2, np.float32)}).encode(features).tolist() == [[2] * 3] * 2
         assert (features == 1).all()
 
-    def test_dense_and_sparse_matrices_give_the_same(self):
-        features = np.asarray([[0, 1.5], [2, 0], [0, 0]])
-        for same in (features, sparse.csr_array(features), sparse.coo_matrix(features), features.astype(np.float16)):
-            matrix = dense(same)
-            assert matrix.dtype == np.float32
-            assert matrix.tolist() == features.tolist()
-        assert dense(np.asarray([[True, False]])).tolist() == [[1, 0]]
-
-    @pytest.mark.parametrize(
-        ("features", "message"),
-        [
-            ([[1, 2], [np.nan, 0], [np.inf, 0]], "row 1 of the features .* so do 1 more"),
-            (sparse.csr_array(np.asarray([[0, np.inf]])), "row 0"),
-            ([[0, 1e300]], "row 0"),
-            ([["a"]], "2 axes of <U1"),
-            ([1, 2], "1 axes"),
-            ([[1j]], "complex"),
-        ],
-    )
-    def test_anything_but_a_finite_matrix_is_refused(self, features, message):
-        with pytest.raises(DataError, match=message):
-            dense(features)
-
-    def test_another_number_of_columns_and_damaged_scales_are_refused(self):
-        with pytest.raises(OptionError, match="takes 3 features; the matrix has 4"):
-            GivenEncoder({"scale": np.ones(3, np.float32)}).encode(np.zeros((1, 4)))
+    def test_damaged_scales_are_refused(self):
         for scale in (np.ones((1, 3), np.float32), np.ones(3), np.full(3, np.nan, np.float32)):
             with pytest.raises(ModelError, match="'scale'"):
                 GivenEncoder.from_arrays({"scale": scale}, {})
@@ -91,12 +64,14 @@ class TestSparseEncoders:
 
     def test_unit_rows(self):
         encoder = UnitRowsEncoder.from_arrays({}, {"n_features": 2})
-        for matrix in (np.array([[3.0, 4.0], [0, 0]]), sparse.csr_array(np.array([[3.0, 4.0], [0, 0]]))):
-            np.testing.assert_allclose(encoder.encode(matrix).toarray(), [[0.6, 0.8], [0, 0]])
-        with pytest.raises(OptionError, match="takes 2 features; the matrix has 3"):
-            encoder.encode(np.ones((1, 3)))
+        np.testing.assert_allclose(encoder.encode(np.array([[3.0, 4.0], [0, 0]])).toarray(), [[0.6, 0.8], [0, 0]])
         with pytest.raises(ModelError, match="n_features"):
             UnitRowsEncoder.from_arrays({}, {})
+
+    def test_words_with_weights_are_the_rows(self):
+        bags = Ragged(np.array([0, 2, 2]), np.array([2, 0], np.int32), np.array([4, 3], np.float32))
+        encoder = TfIdfEncoder({"idf": np.ones(3, np.float32)})
+        np.testing.assert_allclose(encoder.encode(bags).toarray(), [[0.6, 0, 0.8], [0, 0, 0]], rtol=1e-6)
 
     def test_no_encoder_takes_texts_and_features(self):
         encoder = NoEncoder.from_arrays({}, {})

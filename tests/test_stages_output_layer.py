@@ -147,19 +147,33 @@ class TestOutputLayer:
         for one, two in zip(*results, strict=True):
             assert np.array_equal(one, two)
 
-    @pytest.mark.parametrize("residual", [True, False])
-    def test_equals_the_head_in_torch(self, residual):
+    @pytest.mark.parametrize(
+        ("block", "names"),
+        [
+            (None, set()),
+            (("relu", "spectral"), {"block"}),
+            (("relu", "batch", True, 0.25), {"block", "block_biases", "block_scales", "block_shifts"}),
+            (("gelu", "spectral", True, 0.25, "xavier"), {"gelu_block", "block_biases"}),
+            (("gelu", "none"), {"gelu_block"}),
+            (("relu", "spectral", True, 0.0, "identity", True, 0.5, 0.5), {"block", "block_biases"}),
+            (("relu", "none", True, 0.0, "xavier", False), {"plain_block", "block_biases"}),
+            (("gelu", "spectral", False, 0.0, "torch", False), {"gelu_plain_block"}),
+        ],
+    )
+    def test_equals_the_head_in_torch(self, block, names):
         torch = pytest.importorskip("torch")
         from shortlist.training.label_rows import LabelRows
-        from shortlist.training.learner import Head
+        from shortlist.training.learner import Head, HeadOptions
+        from shortlist.training.networks.residual import BlockOptions
 
         torch.manual_seed(0)
-        head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), residual)
+        options = HeadOptions(block=None if block is None else BlockOptions(*block))
+        head = Head(LabelRows.start(20, 9, prior=0.1), torch.device("cpu"), options)
         for _ in range(3):  # each step of its power iteration changes the spectral norm
             head.block(torch.randn(4, 9))
         arrays = head.arrays()
         assert head.block.training
-        assert set(arrays) == {"weights", "biases"} | ({"block"} if residual else set())
+        assert set(arrays) == {"weights", "biases"} | names
         check_arrays(arrays, output_layer_spec("n_rows"), n_rows=20, n_features=9)
         features = torch.randn(6, 9)
         head.block.eval()

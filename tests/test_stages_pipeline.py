@@ -10,6 +10,7 @@ import shortlist
 from shortlist.errors import ModelError, OptionError
 from shortlist.stages.candidates import AllLabels
 from shortlist.stages.classifier import RowClassifier
+from shortlist.stages.columns import Columns
 from shortlist.stages.encoders import GivenEncoder
 from shortlist.stages.pipeline import Pipeline
 from shortlist.text import Vocabulary
@@ -18,7 +19,8 @@ from test_stages import N_LABELS, N_WORDS, bag, clusters, layer, nearest
 
 def pipeline(encoder, candidates, classifier, reranker=None):
     words = Vocabulary([f"word{i}" for i in range(encoder.n_words)], np.ones(encoder.n_words, np.int64))
-    return Pipeline(words if encoder.n_words else None, encoder, candidates, classifier, reranker)
+    inputs = Columns(encoder.n_words, dense=True) if encoder.dense else words
+    return Pipeline(inputs if encoder.n_words else None, encoder, candidates, classifier, reranker)
 
 
 class TestPipeline:
@@ -58,6 +60,8 @@ class TestPipeline:
             pipeline(bag(9), nearest(), RowClassifier(layer(N_LABELS, 9)))
         with pytest.raises(ModelError, match="the vocabulary has 0 words, the encoder 50"):
             Pipeline(None, bag(), AllLabels(), row_classifier)
+        with pytest.raises(ModelError, match="one of encoder and vocabulary takes dense features, the other does not"):
+            Pipeline(Columns(N_WORDS, dense=True), bag(), AllLabels(), row_classifier)
 
     @pytest.mark.parametrize("n_texts", [0, 1, 5, 40])
     @pytest.mark.parametrize("candidates", [AllLabels, nearest])

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logit
 
@@ -94,7 +94,6 @@ class TestWordScores:
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
 
     @given(st.integers(0, 10_000), st.sampled_from([1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 7]), st.booleans())
-    @settings(max_examples=25)
     def test_words_on_any_page(self, seed, n_words, packed):
         """Words beyond 16 bits, those at both ends of a page, and labels without words on some pages."""
         rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -45,7 +45,6 @@ def fast_ppmi(texts, contexts, n_words, n_contexts):
 
 
 @given(texts_of_ids, st.integers(1, 4))
-@settings(max_examples=50, deadline=None)
 def test_ppmi_of_words_around(texts, window):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learnt_vectors, "WINDOW", window)
@@ -55,7 +54,6 @@ def test_ppmi_of_words_around(texts, window):
 
 
 @given(texts_of_ids, label_rows)
-@settings(max_examples=50, deadline=None)
 def test_ppmi_of_labels(texts, labels):
     labels = labels[: len(texts)]
     fast = fast_ppmi(texts, labels, 7, 5)
@@ -63,7 +61,6 @@ def test_ppmi_of_labels(texts, labels):
 
 
 @given(st.integers(0, 150), st.integers(1, 40), st.integers(0, 20), st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
 def test_product_equals_scipy(n_rows, n_columns, width, seed):
     generator = np.random.default_rng(seed)
     matrix = sparse.random_array((n_rows, n_columns), density=0.2, rng=generator, dtype=np.float32).tocsr()

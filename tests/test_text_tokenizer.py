@@ -42,26 +42,23 @@ def is_word_by_itself(character):
     return unicodedata.category(character)[0] in "LN" and unicodedata.name(character, "").startswith(ALONE_NAMES)
 
 
-def slow_words(text, split="words", lowercase=True, normalisation="NFKC", keep_punctuation=False):
-    if normalisation != "none":
-        text = unicodedata.normalize(normalisation, text)
-    if lowercase:
-        text = text.replace("İ", "i").lower()
+def slow_words(text, split="words"):
     words, word = [], ""
-    for character in text:
+    for character in unicodedata.normalize("NFKC", text).replace("İ", "i").lower():
         kind = unicodedata.category(character)[0]
-        letter = kind in "LN" or (character == "_" and split == "words") or (split == "whitespace" and keep_punctuation)
+        letter = kind in "LN" or (character == "_" and split == "words")
         if character in FORMATTING:
             continue
         if kind == "M":
             word += character if word else ""
-        elif kind in "ZC" or (split == "words" and (not letter or is_word_by_itself(character))):
+        elif letter and (split == "whitespace" or not is_word_by_itself(character)):
+            word += character
+        elif split == "whitespace" and kind not in "ZC":
+            continue
+        else:
             words += [word] if word else []
             word = ""
-            if kind not in "ZC" and (letter or keep_punctuation):
-                words.append(character)
-        elif letter:
-            word += character
+            words += [character] if letter else []
     return words + ([word] if word else [])
 
 
@@ -70,20 +67,15 @@ likely = st.text(
     "aAbZ09 _-.,'’\t\n\0éÉßẞüÜİıøŒ́̈हिन्दी中文々カｶかー日本語العربيةעברית한국어ไทยﬁ①½²™€😀❤️‍👍🏽👍­\u200b´¨",
     max_size=30,
 )
-options = st.fixed_dictionaries(
-    {
-        "split": st.sampled_from(["words", "whitespace"]),
-        "lowercase": st.booleans(),
-        "normalisation": st.sampled_from(["NFKC", "NFC", "none"]),
-        "keep_punctuation": st.booleans(),
-    }
-)
 
 
-@given(st.lists(anything | likely, max_size=6), options)
-def test_words_equal_the_slow_version(texts, tokenizer_options):
-    tokenizer = Tokenizer(**tokenizer_options)
-    expected = [slow_words(text, **tokenizer_options) for text in texts]
+splits = st.sampled_from(["words", "whitespace"])
+
+
+@given(st.lists(anything | likely, max_size=6), splits)
+def test_words_equal_the_slow_version(texts, split):
+    tokenizer = Tokenizer(split)
+    expected = [slow_words(text, split) for text in texts]
     assert [tokenizer.words(text) for text in texts] == expected
     # All texts at once, as a slice of a larger set.
     packed = Texts.from_strings(["before é", *texts, "after"])[1:-1]
@@ -95,7 +87,7 @@ def test_words_equal_the_slow_version(texts, tokenizer_options):
 
 @pytest.mark.slow
 def test_characters_of_scripts_without_spaces_are_words():
-    kinds = character_kinds("words", False)
+    kinds = character_kinds("words")
     assert len(kinds) == sys.maxunicode + 1
     wrong = [chr(code) for code in range(sys.maxunicode + 1) if (kinds[code] == ALONE) != is_word_by_itself(chr(code))]
     assert wrong == []
@@ -109,23 +101,15 @@ def test_general_categories_are_those_of_unicode():
 
 
 class TestSpans:
-    @given(st.text(st.characters(max_codepoint=127), max_size=40), options)
-    def test_ascii_spans_are_the_words(self, text, tokenizer_options):
-        tokenizer = Tokenizer(**{**tokenizer_options, "lowercase": False})
-        # Punctuation that is dropped from a word stays in its span.
-        dropped = tokenizer.split == "whitespace" and not tokenizer.keep_punctuation
-        found = [text[start:end] for start, end in tokenizer.spans(text)]
-        if dropped:
-            found = ["".join(c for c in word if unicodedata.category(c)[0] in "LN") for word in found]
-        assert found == tokenizer.words(text)
+    @given(st.text(st.characters(max_codepoint=127), max_size=40))
+    def test_ascii_spans_are_the_words(self, text):
+        assert [text[start:end].lower() for start, end in Tokenizer().spans(text)] == Tokenizer().words(text)
 
-    @given(anything | likely, options)
-    def test_spans_are_the_words_without_normalisation(self, text, tokenizer_options):
-        tokenizer = Tokenizer(**{**tokenizer_options, "lowercase": False, "normalisation": "none"})
+    @given(anything | likely, splits)
+    def test_spans_are_the_words_of_normalised_texts(self, text, split):
+        text, tokenizer = unicodedata.normalize("NFKC", text), Tokenizer(split)
         spans = tokenizer.spans(text)
-        words = [word for start, end in spans for word in tokenizer.words(text[start:end])]
-        assert words == tokenizer.words(text)
-        assert len(spans) == len(words)
+        assert [word for start, end in spans for word in tokenizer.words(text[start:end])] == tokenizer.words(text)
         # In order, not empty, within the text.
         flat = [position for span in spans for position in span]
         assert flat == sorted(flat)
@@ -167,13 +151,6 @@ class TestSpans:
     def test_positions_count_characters_and_not_bytes(self, text, spans):
         assert [text[start:end] for start, end in Tokenizer().spans(text)] == spans
 
-    def test_split_by_whitespace_and_with_punctuation(self):
-        text = "C++ isn't  ok"
-        spans = Tokenizer(split="whitespace", keep_punctuation=True).spans(text)
-        assert [text[start:end] for start, end in spans] == ["C++", "isn't", "ok"]
-        spans = Tokenizer(keep_punctuation=True).spans("a+b")
-        assert spans == [(0, 1), (1, 2), (2, 3)]
-
 
 @pytest.mark.parametrize(
     ("text", "words"),
@@ -204,25 +181,22 @@ def test_languages(text, words):
     assert Tokenizer().words(text) == words.split()
 
 
-def test_punctuation():
+def test_split_by_whitespace():
     text = "C++ isn't  C#, it's ❤️_x"
-    assert Tokenizer(keep_punctuation=True).words(text) == "c + + isn ' t c # , it ' s ❤ _x".split()
     assert Tokenizer(split="whitespace").words(text) == ["c", "isnt", "c", "its", "x"]
-    assert Tokenizer(split="whitespace", keep_punctuation=True).words(text) == ["c++", "isn't", "c#,", "it's", "❤️_x"]
-
-
-def test_case_and_normalisation_can_be_kept():
-    text = "Big ﬁ BIG É e\u0301"
-    assert Tokenizer(lowercase=False).words(text) == ["Big", "fi", "BIG", "É", "é"]
-    assert Tokenizer(normalisation="NFC").words(text) == ["big", "ﬁ", "big", "é", "é"]
-    assert Tokenizer(normalisation="none", lowercase=False).words(text) == text.split()
+    assert [text[start:end] for start, end in Tokenizer("whitespace").spans(text)] == [
+        "C++",
+        "isn't",
+        "C#,",
+        "it's",
+        "x",
+    ]
 
 
 def test_stop_words():
     assert Tokenizer().words("the cat and the hat") == ["the", "cat", "and", "the", "hat"]
     assert Tokenizer(stop_words="english").words("The cat AND the hat") == ["cat", "hat"]
     assert Tokenizer(stop_words=["Der", "CAFE\u0301"]).words("der Hund im Café") == ["hund", "im"]
-    assert Tokenizer(stop_words=["the"], lowercase=False).words("The the") == ["The"]
     assert {"the", "and", "not"} < ENGLISH_STOP_WORDS
     assert Tokenizer(stop_words={"b", "a"}) == Tokenizer(stop_words=("a", "b"))
 
@@ -230,18 +204,14 @@ def test_stop_words():
 def test_config_survives_json():
     for tokenizer in (
         Tokenizer(),
-        Tokenizer("whitespace", False, "none", True, "english"),
+        Tokenizer("whitespace", "english"),
         Tokenizer(stop_words=["x", "ü"]),
         Tokenizer(prefix_lengths=(4, 6), bigram_prefix_length=4),
     ):
         assert Tokenizer(**json.loads(json.dumps(tokenizer.to_config()))) == tokenizer
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"split": "letters"}, {"normalisation": "NFD"}, {"stop_words": "german"}, {"stop_words": [1]}, {"lowercase": 1}],
-    ids=str,
-)
+@pytest.mark.parametrize("wrong", [{"split": "letters"}, {"stop_words": "german"}, {"stop_words": [1]}], ids=str)
 def test_wrong_options(wrong):
     with pytest.raises(OptionError, match="it can be"):
         Tokenizer(**wrong)
@@ -250,15 +220,11 @@ def test_wrong_options(wrong):
 class TestPrefixes:
     @given(
         st.lists(anything | likely, max_size=6),
-        options,
         st.lists(st.integers(1, 7), min_size=1, max_size=3, unique=True),
     )
-    def test_words_cut_by_python(self, texts, tokenizer_options, lengths):
-        tokenizer = Tokenizer(**tokenizer_options, prefix_lengths=lengths)
-        expected = [
-            [word[:n] for word in slow_words(text, **tokenizer_options) for n in lengths if len(word) > n]
-            for text in texts
-        ]
+    def test_words_cut_by_python(self, texts, lengths):
+        tokenizer = Tokenizer(prefix_lengths=lengths)
+        expected = [[word[:n] for word in slow_words(text) for n in lengths if len(word) > n] for text in texts]
         assert [tokenizer.words(text) for text in texts] == expected
         words, ends, counts = tokenizer.split_texts(Texts.from_strings(["before é", *texts, "after"])[1:-1])
         bounds = [0, *ends.tolist()]
@@ -305,16 +271,15 @@ class TestPrefixes:
 class TestBigrams:
     @given(
         st.lists(anything | likely, max_size=6),
-        options,
         st.integers(1, 7),
         st.lists(st.integers(1, 7), max_size=2, unique=True),
     )
-    def test_pairs_made_by_python(self, texts, tokenizer_options, length, prefix_lengths):
-        tokenizer = Tokenizer(**tokenizer_options, prefix_lengths=prefix_lengths, bigram_prefix_length=length)
+    def test_pairs_made_by_python(self, texts, length, prefix_lengths):
+        tokenizer = Tokenizer(prefix_lengths=prefix_lengths, bigram_prefix_length=length)
         expected = []
         for text in texts:
             ngrams, previous = [], None
-            for word in slow_words(text, **tokenizer_options):
+            for word in slow_words(text):
                 ngrams += [word[:n] for n in prefix_lengths if len(word) > n]
                 ngrams += [] if previous is None else [f"{previous[:length]} {word[:length]}"]
                 previous = word

@@ -87,6 +87,25 @@ def test_subwords_of_rare_and_unknown_words(texts, others, lengths, min_count, m
     assert as_lists(encoded) == as_lists(vocabulary.encode(texts))
 
 
+def test_subwords_of_all_words_follow_them(tmp_path):
+    tokenizer = Tokenizer(stop_words=("the",))
+    texts = ["the cat", "the cats", "hat"]
+    vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, subword_lengths=(3, 4), subwords_of_all=True)
+    assert vocabulary.words == ["cat", "cats", "hat"]
+    parts = [part for word in vocabulary.words for part in slow_subwords(word, 3, 4)]
+    assert sorted(vocabulary.subwords) == sorted(set(parts))
+    counts = dict(zip(vocabulary.subwords, vocabulary.subword_counts.tolist(), strict=True))
+    assert counts["<ca"] == 2 and counts["at>"] == 2 and counts["<hat"] == 1
+    names = [*vocabulary.words, *vocabulary.subwords]
+    expected = [["cat", *slow_subwords("cat", 3, 4)], ["cats", *slow_subwords("cats", 3, 4)]]
+    assert [[names[i] for i in word_ids.row(row)] for row in (0, 1)] == expected
+    unknown = [names[i] for i in vocabulary.encode(["the mat"]).values]
+    assert unknown == [part for part in slow_subwords("mat", 3, 4) if part in names]
+    vocabulary.save(tmp_path / "words.txt")
+    again = Vocabulary.load(tmp_path / "words.txt", vocabulary.to_config())
+    assert again.encode(texts).values.tolist() == word_ids.values.tolist()
+
+
 def test_subwords_of_very_long_words():
     long = "é" * 3000
     vocabulary = Vocabulary.build([long, "éx"], min_count=2, subword_lengths=(2, 3))
@@ -128,7 +147,7 @@ ODD_WORDS = ["plain", "ünïcode", "中", "😀", "#hash", "a\u00a0b", "<tag>", 
 @pytest.mark.parametrize("name", ["words.txt", "words.txt.gz"])
 def test_saving_and_loading(tmp_path, name):
     path = tmp_path / name
-    given = Vocabulary(ODD_WORDS, np.arange(len(ODD_WORDS)), Tokenizer("whitespace", keep_punctuation=True))
+    given = Vocabulary(ODD_WORDS, np.arange(len(ODD_WORDS)), Tokenizer("whitespace"))
     given.save(path)
     loaded = Vocabulary.load(path, json.loads(json.dumps(given.to_config())))
     assert loaded.words == ODD_WORDS

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
-from shortlist.training.batches import FeatureBatches, WordBatches, epoch_batches
+from shortlist.training.batches import DenseBatches, ShortlistBatches, WordBatches, epoch_batches
 from shortlist.training.data import cut_validation
 from shortlist.training.label_rows import LabelRows
 
@@ -60,6 +60,9 @@ class TestEpochBatches:
 class TestWordBatches:
     words, labels = Ragged.from_lists([[1, 2, 3, 4, 5], [], [6, 7]]), Ragged.from_lists([[0], [1, 2], []])
 
+    def test_batches_need_not_be_of_equal_length(self):
+        assert WordBatches(self.words, self.labels, group=False).lengths.tolist() == [0, 0, 0]
+
     def test_texts_are_truncated_and_padded_and_labels_follow(self):
         batches = WordBatches(self.words, self.labels, max_words=3, padding=9)
         assert batches.lengths.tolist() == [3, 0, 2]
@@ -78,13 +81,13 @@ class TestWordBatches:
         assert self.words.row(0).tolist() == [1, 2, 3, 4, 5]
 
 
-class TestFeatureBatches:
+class TestShortlistBatches:
     labels = Ragged.from_lists([[0], [7, 2], [], [5]])
     features = np.arange(8, dtype=np.float32).reshape(4, 2)
     candidates = np.asarray([[3, 0], [-1, 4], [-1, -1], [6, 1]], np.int32)
 
     def test_candidates_and_positives(self):
-        batches = FeatureBatches(self.features, self.labels, 9, self.candidates)
+        batches = ShortlistBatches(DenseBatches(self.features, self.labels), 9, self.candidates)
         assert batches.lengths.tolist() == [1, 1, 1, 1]
         batch = batches.take(np.arange(4), np.random.default_rng(0))
         assert batch.inputs.tolist() == self.features.tolist()
@@ -93,7 +96,7 @@ class TestFeatureBatches:
         assert batch.candidates.dtype == np.int32
 
     def test_random_negatives_are_added(self):
-        batches = FeatureBatches(self.features, self.labels, 9, self.candidates, n_random=3)
+        batches = ShortlistBatches(DenseBatches(self.features, self.labels), 9, self.candidates, n_random=3)
         rows = np.asarray([1] * 60)
         batch, again = (batches.take(rows, np.random.default_rng(2)) for _ in range(2))
         assert np.array_equal(batch.candidates, again.candidates)
@@ -108,7 +111,7 @@ class TestFeatureBatches:
         labels = Ragged.from_lists([rng.permutation(n_labels)[: rng.integers(0, 4)] for _ in range(n_texts)])
         candidates = rng.integers(-1, n_labels, (n_texts, k)).astype(np.int32)
         features = rng.standard_normal((n_texts, 3)).astype(np.float32)
-        batches = FeatureBatches(features, labels, n_labels, candidates, n_random)
+        batches = ShortlistBatches(DenseBatches(features, labels), n_labels, candidates, n_random)
         batch = batches.take(rng.integers(n_texts, size=5), rng)
         rows = LabelRows.start(n_labels, 3, prior=0.1)
         loss, _ = rows.step(batch.inputs, batch.candidates, batch.positives, 0.01)

@@ -57,3 +57,19 @@ def test_a_word_of_its_name_finds_a_label(tmp_path):
     assert shortlist.load(tmp_path / "model").predict("tricorne")[0].label == "l2"
     without = shortlist.train(data, recipe="centroid", label_texts=False)
     assert all(prediction.score == 0 for prediction in without.predict("tricorne"))
+
+
+def vocabulary_of(data, **options):
+    return TrainingData(data, Options({"min_count": 1, "validation_fraction": 0.0, **options})).vocabulary.words
+
+
+def test_options_of_words():
+    data = shortlist.read([("The state-of-the-art hat, don't!", ["a"]), ("a hat and a shoe", ["b"])])
+    assert {"state", "of", "art", "hat", "don", "t"} <= set(vocabulary_of(data))
+    assert set(vocabulary_of(data, split="whitespace", stop_words="english")) == {
+        "stateoftheart",
+        "hat",
+        "dont",
+        "shoe",
+    }
+    assert vocabulary_of(data, stop_words=["the", "a"], max_vocabulary=1) == ["hat"]

@@ -6,14 +6,14 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError
 from shortlist.kernels.threads import use_threads
 from shortlist.training import label_rows
-from shortlist.training.label_rows import Clusters, LabelRows
+from shortlist.training.label_rows import OUR_ROW_OPTIONS, Clusters, LabelRows, RowOptions
 from test_training_label_rows import random_candidates, random_problem
 
 torch = pytest.importorskip("torch")
@@ -32,8 +32,15 @@ def small_blocks_and_full_floats(monkeypatch):
         yield
 
 
-def twins(n_labels, n_features, seed=0):
-    rows = LabelRows.start(n_labels, n_features, prior=0.1, seed=seed)
+PUBLISHED = RowOptions("adam", "mean", "xavier", "none")
+OPTIONS = st.sampled_from(
+    [OUR_ROW_OPTIONS, PUBLISHED, RowOptions("adam", bias_init="zero"), RowOptions("row-adam", "mean")]
+)
+SIZES = st.sampled_from([1, 3, 17])
+
+
+def twins(n_labels, n_features, seed=0, options=OUR_ROW_OPTIONS):
+    rows = LabelRows.start(n_labels, n_features, 0.1, seed, options)
     return rows, device_rows.DeviceRows(deepcopy(rows), "cpu")
 
 
@@ -48,19 +55,19 @@ def assert_same(rows, twin, ours, theirs):
         np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=2e-4, err_msg=name)
 
 
-@settings(max_examples=25)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 9),
     st.integers(1, 7),
     st.integers(1, 6),
     st.integers(1, 7),
-    st.sampled_from([1, 3, 17]),
+    SIZES,
+    OPTIONS,
 )
-def test_steps_on_clusters_are_the_same(seed, n_texts, n_clusters, most_labels, n_seen, n_features):
+def test_steps_on_clusters_are_the_same(seed, n_texts, n_clusters, most_labels, n_seen, n_features, options):
     rng = np.random.default_rng(seed)
     starts, clusters, _, positives, features = random_problem(rng, n_texts, n_clusters, most_labels, n_seen, n_features)
-    rows, twin = twins(int(starts[-1]), n_features, seed)
+    rows, twin = twins(int(starts[-1]), n_features, seed, options)
     for _ in range(3):
         ours = rows.step(features, Clusters(clusters, starts), positives, 0.01)
         theirs = twin.step(torch.from_numpy(features), Clusters(clusters, starts), positives, 0.01)
@@ -68,11 +75,10 @@ def test_steps_on_clusters_are_the_same(seed, n_texts, n_clusters, most_labels, 
         features = rng.standard_normal(features.shape).astype(np.float32)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9), st.sampled_from([1, 3, 17]))
-def test_steps_on_labels_are_the_same(seed, n_texts, n_labels, k, n_features):
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9), SIZES, OPTIONS)
+def test_steps_on_labels_are_the_same(seed, n_texts, n_labels, k, n_features, options):
     rng = np.random.default_rng(seed)
-    rows, twin = twins(n_labels, n_features, seed)
+    rows, twin = twins(n_labels, n_features, seed, options)
     for _ in range(3):
         candidates, positives, features = random_candidates(rng, n_texts, n_labels, k, n_features)
         ours = rows.step(features, candidates, positives, 0.01)
@@ -80,11 +86,10 @@ def test_steps_on_labels_are_the_same(seed, n_texts, n_labels, k, n_features):
         assert_same(rows, twin, ours, theirs)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 20), st.sampled_from([1, 3, 17]))
-def test_steps_on_all_labels_are_the_same(seed, n_texts, n_labels, n_features):
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 20), SIZES, OPTIONS)
+def test_steps_on_all_labels_are_the_same(seed, n_texts, n_labels, n_features, options):
     rng = np.random.default_rng(seed)
-    rows, twin = twins(n_labels, n_features, seed)
+    rows, twin = twins(n_labels, n_features, seed, options)
     for _ in range(3):
         features = rng.standard_normal((n_texts, n_features)).astype(np.float32)
         positives = Ragged.from_lists(

@@ -91,7 +91,7 @@ def run_both(seed, n_texts, n_clusters, most_labels, n_seen, n_features, threads
     np.testing.assert_allclose(ours.biases, biases.detach().numpy(), rtol=1e-3, atol=2e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 9),
@@ -105,7 +105,7 @@ def test_step_equals_autograd_and_row_optimiser(seed, n_texts, n_clusters, most_
     run_both(seed, n_texts, n_clusters, most_labels, n_seen, n_features, threads)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 20), st.sampled_from([1, 7, 16]), st.booleans())
 def test_step_on_all_labels_equals_autograd_and_row_optimiser(seed, n_texts, n_labels, n_features, short):
     rng = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def assert_rows_are_close(found, expected):
 
 
 class TestStepOnCandidates:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(
         st.integers(0, 10_000),
         st.integers(1, 9),
@@ -304,7 +304,6 @@ def test_nan_and_infinity_are_reported(bad):
         rows.step(features, Clusters(np.zeros((1, 1), np.int32), np.array([0, 3])), Ragged.from_lists([[0]]), 0.1)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1000), st.integers(0, 8), st.integers(1, 9), st.integers(1, 5), st.integers(1, 4))
 def test_samples_by_cluster_and_even_shares(seed, n_texts, n_clusters, n_seen, n_shares):
     rng = np.random.default_rng(seed)
@@ -323,7 +322,6 @@ def test_samples_by_cluster_and_even_shares(seed, n_texts, n_clusters, n_seen, n
     assert np.all(np.diff(cuts) >= 0)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=600))
 def test_entropy_and_its_slopes(logits):
     exact = np.asarray(logits, np.float64)

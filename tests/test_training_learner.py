@@ -7,21 +7,23 @@ import pytest
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.training.batches import Batch, FeatureBatches
+from shortlist.training.batches import Batch, DenseBatches, ShortlistBatches
 
 torch = pytest.importorskip("torch")
 
 from tests.tiny_learner import N_TOPICS, Given, SumOfWords, assert_equal, copied, new_learner, one_batch  # noqa: E402
 
+from shortlist.training.label_rows import RowOptions  # noqa: E402
 from shortlist.training.learner import Learner, require_finite  # noqa: E402
 from shortlist.training.loop import Schedule, fit  # noqa: E402
 from shortlist.training.networks.dropout import Dropout  # noqa: E402
-from shortlist.training.optimization import WordOptimizer, one_cycle  # noqa: E402
+from shortlist.training.networks.residual import BlockOptions  # noqa: E402
+from shortlist.training.optimization import WordAdam, WordRowAdam, learning_rate_at  # noqa: E402
 
 
 class TestOneCycle:
     def test_rises_to_the_peak_and_falls_to_almost_0(self):
-        rates = np.asarray([one_cycle(progress, peak=0.5) for progress in np.linspace(0, 1, 101)])
+        rates = np.asarray([learning_rate_at(progress, peak=0.5) for progress in np.linspace(0, 1, 101)])
         assert rates[0] == pytest.approx(0.5 / 25)
         assert np.argmax(rates) == 30
         assert rates[30] == pytest.approx(0.5)
@@ -30,8 +32,18 @@ class TestOneCycle:
         assert rates[-1] == pytest.approx(0.5e-5)
         assert np.abs(np.diff(rates)).max() < 0.03  # no jump
 
+    def test_published_values(self):
+        rates = [learning_rate_at(progress, 0.5, "one-cycle-published") for progress in (0, 0.33, 1)]
+        assert rates == pytest.approx([0.05, 0.5, 0.05 / 10_000])
+
     def test_stays_constant_after_the_end(self):
-        assert one_cycle(1.5, peak=1.0) == one_cycle(1.0, peak=1.0)
+        assert learning_rate_at(1.5, peak=1.0) == learning_rate_at(1.0, peak=1.0)
+
+
+def test_step_schedule_halves_the_rate_once():
+    schedule = Schedule(n_epochs=20, batch_size=8, learning_rate=0.02, schedule="step", decay_epoch=14)
+    rates = [schedule.rate(epoch / 20) for epoch in range(20)]
+    assert rates == [0.02] * 14 + [0.01] * 6
 
 
 class TestDropout:
@@ -62,11 +74,11 @@ class TestDropout:
         assert torch.equal(Dropout(0.0)(x), x)
 
 
-class TestWordOptimizer:
+class TestWordRowAdam:
     def test_equals_its_rule_in_numpy_and_moves_only_words_of_the_batch(self):
         torch.manual_seed(0)
         words = torch.nn.Embedding(7, 3, padding_idx=6, sparse=True)
-        optimizer = WordOptimizer(words.weight)
+        optimizer = WordRowAdam(words.weight)
         vectors = words.weight.detach().numpy().astype(np.float64)
         means, seen = np.zeros(7), np.zeros(7, int)
         for batch, learning_rate in (([0, 2, 2, 6], 0.1), ([2, 4], 0.05), ([0], 0.2)):
@@ -85,12 +97,43 @@ class TestWordOptimizer:
 
     def test_without_a_gradient_nothing_moves(self):
         vectors = torch.nn.Parameter(torch.ones(2, 2))
-        WordOptimizer(vectors).step(0.1)
+        WordRowAdam(vectors).step(0.1)
         assert vectors.tolist() == [[1, 1], [1, 1]]
 
 
+class TestWordAdam:
+    def test_equals_sparse_adam(self):
+        torch.manual_seed(0)
+        ours, theirs = (torch.nn.Embedding(7, 3, padding_idx=6, sparse=True) for _ in range(2))
+        theirs.weight.data.copy_(ours.weight)
+        optimizer, expected = WordAdam(ours.weight), torch.optim.SparseAdam(theirs.parameters(), lr=0.1)
+        for batch, learning_rate in (([0, 2, 2, 6], 0.1), ([2, 4], 0.05), ([0], 0.2)):
+            slopes = 1e-6 * torch.randn(len(batch), 3)  # so small that epsilon counts
+            for words in (ours, theirs):
+                words(torch.tensor(batch)).backward(slopes)
+            optimizer.step(learning_rate)
+            expected.param_groups[0]["lr"] = learning_rate
+            expected.step()
+            expected.zero_grad()
+            torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-5, atol=1e-6)
+        assert optimizer.state()["n_steps"].tolist() == [3]
+
+    def test_without_a_gradient_nothing_moves(self):
+        vectors = torch.nn.Parameter(torch.ones(2, 2))
+        WordAdam(vectors).step(0.1)
+        assert vectors.tolist() == [[1, 1], [1, 1]]
+
+
+PUBLISHED = {
+    "rows": RowOptions("adam", "mean", "xavier", "none"),
+    "block": BlockOptions("gelu", "batch", True, 0.25, "xavier"),
+    "dropout": 0.25,
+    "whole_clusters": False,
+}
 KINDS = pytest.mark.parametrize(
-    "kind", [{"clusters": False}, {}, {"lightxml": True}], ids=["all labels", "clusters", "lightxml"]
+    "kind",
+    [{"clusters": False}, {}, {"block": None}, PUBLISHED],
+    ids=["all labels", "clusters", "lightxml", "published"],
 )
 
 
@@ -98,7 +141,7 @@ class TestLearner:
     @KINDS
     def test_steps_lower_the_loss(self, kind):
         learner = new_learner(**kind)
-        results = [learner.step(Batch(*one_batch()), learning_rate=0.01) for _ in range(40)]
+        results = [learner.step(Batch(*one_batch()), learning_rate=0.01) for _ in range(100)]
         assert results[-1].loss < 0.3 * results[0].loss
         if kind != {"clusters": False}:
             assert results[-1].meta_loss < 0.5 * results[0].meta_loss
@@ -150,7 +193,7 @@ class TestLearner:
             torch.manual_seed(0)
             return Learner(Given(N_TOPICS), N_TOPICS, 1.0)
 
-        batches = FeatureBatches(features, labels, N_TOPICS, candidates, n_random=2)
+        batches = ShortlistBatches(DenseBatches(features, labels), N_TOPICS, candidates, n_random=2)
         schedule = Schedule(n_epochs=20, batch_size=8, learning_rate=0.05)
         arrays, records = fit(new(), schedule, batches, None, show_progress=False)
         assert records[-1]["loss"] < 0.3 * records[0]["loss"]

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from tests.tiny_learner import assert_equal, copied, interrupt_in_step, new_learner, topic_batches  # noqa: E402
 
 from shortlist.training.loop import Schedule, fit  # noqa: E402
-from shortlist.training.optimization import one_cycle  # noqa: E402
+from shortlist.training.optimization import learning_rate_at  # noqa: E402
 
 SCHEDULE = Schedule(n_epochs=4, batch_size=8, learning_rate=0.01, detach_fraction=0.25)
 
@@ -114,7 +114,7 @@ class TestFit:
         learner.step = recorded
         run(learner, n_texts=n_texts)
         n_steps = 4 * -(-n_texts // 8)
-        assert rates == [one_cycle(i / n_steps, 0.01) for i in range(n_steps)]
+        assert rates == [learning_rate_at(i / n_steps, 0.01) for i in range(n_steps)]
         assert detached == [i < n_steps / 4 for i in range(n_steps)]
 
     def test_every_step_has_its_own_seed(self):

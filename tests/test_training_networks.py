@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
+from shortlist.stages.encoders.cnn import WIDTHS
 from shortlist.training.batches import padded
 
 torch = pytest.importorskip("torch")
@@ -78,6 +79,21 @@ def published_features(network: InceptionNetwork, word_ids: list[list[int]]) -> 
     joined = torch.nn.functional.gelu(network.branch_norm(torch.cat(branches, dim=1)))
     last = torch.nn.functional.conv1d(joined, network.last.weight, network.last.bias, stride=4)
     return torch.nn.functional.gelu(network.last_norm(last)).flatten(1)
+
+
+@pytest.mark.parametrize("n_words", [0, 1, 3, 9, 20])
+def test_fixed_chunks_are_those_of_the_padded_text(n_words):
+    """The definition: a text padded to the full number of words, cut into equal chunks by position."""
+    network, texts = new_cnn(n_chunks=4, fixed_chunks=True, max_words=20).double(), random_texts([n_words])
+    ids = torch.from_numpy(np.append(texts.values, [N_WORDS] * (20 - n_words)).astype(np.int64))
+    with torch.no_grad():
+        vectors = network.words(ids).T[None]
+        pooled = []
+        for filters, width in zip(network.filters, WIDTHS, strict=True):
+            windows = torch.nn.functional.pad(vectors, ((width - 1) // 2, width // 2))
+            pooled.append(torch.relu(filters(windows)).view(1, -1, 4, 5).amax(dim=3))
+        expected = torch.relu(network.hidden(torch.cat(pooled, dim=1).transpose(1, 2).flatten(1)))
+    np.testing.assert_allclose(by_torch(network, texts, 20), expected, rtol=1e-9, atol=1e-12)
 
 
 class TestInceptionNetwork:

@@ -138,10 +138,12 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None):
         vocabulary=vocabulary,
         n_labels=N_LABELS,
         texts=train[0],
+        inputs=vocabulary.encode(train[0]),
         word_ids=vocabulary.encode(train[0]),
         labels=train[1],
         held_out=np.arange(len(held_out[0])),
         held_out_texts=held_out[0],
+        held_out_inputs=vocabulary.encode(held_out[0]),
         held_out_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )

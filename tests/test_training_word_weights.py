@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
@@ -94,7 +94,6 @@ def assert_equal(found, expected):
 
 
 class TestLearnWordWeights:
-    @settings(max_examples=25)
     @given(
         st.integers(0, 10_000),
         st.integers(1, 30),

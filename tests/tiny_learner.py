@@ -11,7 +11,7 @@ import torch
 from shortlist.arrays import Ragged
 from shortlist.labels.tree import LabelTree
 from shortlist.training.batches import WordBatches
-from shortlist.training.learner import ClusterSearch, Learner
+from shortlist.training.learner import ClusterSearch, HeadOptions, Learner
 from shortlist.training.networks.dropout import Dropout
 
 N_TOPICS, WORDS_PER_TOPIC, N_FEATURES = 12, 4, 16
@@ -48,11 +48,12 @@ class Given(torch.nn.Module):
         return {}
 
 
-def new_learner(seed=0, clusters=True, lightxml=False):
+def new_learner(seed=0, clusters=True, whole_clusters=True, **head):
     torch.manual_seed(seed)
     tree = LabelTree.from_clusters(np.arange(N_TOPICS) % 4)
-    search = ClusterSearch(tree, n_searched=2, lightxml=lightxml) if clusters else None
-    return Learner(SumOfWords(N_TOPICS * WORDS_PER_TOPIC), N_TOPICS, 1.0, search, seed)
+    search = ClusterSearch(tree, 2, whole_clusters) if clusters else None
+    options = HeadOptions(**head)
+    return Learner(SumOfWords(N_TOPICS * WORDS_PER_TOPIC), N_TOPICS, 1.0, search, seed, head=options, meta_head=options)
 
 
 def topic_batches(n_texts, seed=0):

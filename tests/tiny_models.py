@@ -9,6 +9,7 @@ from shortlist.labels.centroids import normalize_rows
 from shortlist.model.model import Model
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier
+from shortlist.stages.columns import Columns
 from shortlist.stages.encoders import GivenEncoder
 from shortlist.stages.pipeline import Pipeline
 
@@ -25,7 +26,7 @@ def model_over_features(seed: int = 0) -> tuple[Model, np.ndarray]:
     owner = np.arange(N_LABELS, dtype=np.int32)
     rows = {"weights": 10 * points, "biases": np.full(N_LABELS, -8, np.float32)}
     pipeline = Pipeline(
-        None,
+        Columns(N_FEATURES, dense=True),
         GivenEncoder({"scale": np.ones(N_FEATURES, np.float32)}),
         NearestLabels.build(points, owner, N_LABELS, n_candidates=50),
         RowClassifier(rows, {"blend": {}}),

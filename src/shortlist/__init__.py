@@ -26,6 +26,7 @@ _HOMES = {
     "load": "shortlist.model",
     "CustomEncoder": "shortlist.recipes",
     "Option": "shortlist.recipes",
+    "Published": "shortlist.recipes",
     "Recipe": "shortlist.recipes",
     "get_recipe": "shortlist.recipes",
     "list_recipes": "shortlist.recipes",
@@ -47,6 +48,7 @@ __all__ = [
     "ModelError",
     "Option",
     "OptionError",
+    "Published",
     "Recipe",
     "ShortlistError",
     "Tokenizer",
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     from shortlist.evaluation import evaluate
     from shortlist.labels import LabelTree
     from shortlist.model import load
-    from shortlist.recipes import CustomEncoder, Option, Recipe, get_recipe, list_recipes, register
+    from shortlist.recipes import CustomEncoder, Option, Published, Recipe, get_recipe, list_recipes, register
     from shortlist.report import model_report
     from shortlist.text import Tokenizer, Vocabulary
     from shortlist.training.train import train

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
 
 def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
     """The same items, produced by a thread that runs up to `ahead` items ahead."""
-    ready: queue.Queue[Item | BaseException | None] = queue.Queue(ahead)
-    stop = threading.Event()
-
-    def put(item: Item | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                return ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def produce() -> None:
-        try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    return
-            put(None)
-        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
-            put(error)
-
-    thread = threading.Thread(target=produce, daemon=True)
-    thread.start()
+    end: Any = object()
+    pool = ThreadPoolExecutor(1)
     try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
+        coming = deque(pool.submit(next, items, end) for _ in range(ahead))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(pool.submit(next, items, end))
             yield item
     finally:
-        stop.set()
-        thread.join()
+        pool.shutdown(cancel_futures=True)

@@ -108,6 +108,15 @@ def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove a folder if it exists. It is renamed first: what a kill leaves of it does not look like the folder."""
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if folder.exists():
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)

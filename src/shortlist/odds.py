@@ -25,6 +25,19 @@ def log_odds(probabilities: np.ndarray) -> np.ndarray:
     return np.log(inside / (1 - inside))
 
 
+def mean_log_odds(weight: float, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The log-odds of weight · σ(one) + (1 − weight) · σ(other), precise for probabilities near 0 and 1.
+
+    >>> mean_log_odds(1.0, np.array([-20.0, 20.0]), np.zeros(2)).round(3).tolist()
+    [-20.0, 20.0]
+    """
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    yes = weight * expit(one) + (1 - weight) * expit(other)
+    no = weight * expit(-one) + (1 - weight) * expit(-other)
+    with np.errstate(divide="ignore"):
+        return (np.log(yes) - np.log(no)).astype(np.float32)
+
+
 def fit_logistic(columns: np.ndarray, hits: np.ndarray, start: np.ndarray) -> list[float]:
     """Logistic regression by Newton's method: a weight for each column of `columns`, and the bias last."""
     columns = np.column_stack([columns.astype(np.float64), np.ones(len(columns))])

@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import os
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
 from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
 from shortlist.errors import DataError, OptionError
-from shortlist.files import compressor_for, sync_folder, write_atomically
+from shortlist.files import compressor_for, remove_folder, sync_folder, write_atomically
 from shortlist.model.format import CONFIG
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
@@ -63,8 +62,7 @@ class ResumableOutput:
         self._encode, self._keep = encode, keep
         self._is_parquet = format_of(self.path) == "parquet"
         self._compress = compressor_for(ROWS if self._is_parquet else self.path)
-        self._rows, self._discarded = self.folder / ROWS, self.folder.with_name(f".{self.folder.name}.done")
-        shutil.rmtree(self._discarded, ignore_errors=True)
+        self._rows = self.folder / ROWS
         self.folder.mkdir(parents=True, exist_ok=resume)
         self._lock = _lock(self.folder)
         try:
@@ -111,19 +109,14 @@ class ResumableOutput:
         if complete.exists():  # else a kill came right after the move
             complete.replace(self.path)
             sync_folder(self.path.parent)
-        self.discard()
-
-    def discard(self) -> None:
-        """Remove the folder. Rename it first: what a kill leaves of it must not look like an unfinished job."""
-        self.folder.rename(self._discarded)
-        shutil.rmtree(self._discarded, ignore_errors=True)
+        remove_folder(self.folder)
 
     def __enter__(self) -> ResumableOutput:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not (self._keep and self.written.rows):
-            self.discard()
+            remove_folder(self.folder)
         os.close(self._lock)
 
     def _read_journal(self, identity: dict[str, Any]) -> Journal:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from shortlist.background import in_background
+from shortlist.data.feature_rows import stack_rows
 from shortlist.data.rows import Row, RowSource
 from shortlist.model import Model
 from shortlist.progress import Progress
@@ -51,7 +52,7 @@ class TextSource:
 
     name = fingerprint = "the texts"
     format = "texts"
-    is_file = False
+    is_file = has_features = False
     unit = "text"
     position = 0
     total: int | None = None
@@ -107,19 +108,24 @@ def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableO
 
 
 def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> list[PredictedRow]:
-    """Rank the labels of each row."""
-    texts = Texts.from_strings([row.text for row in rows])
-    ids, scores = model.rank(texts, options.k, options.threads, options.min_score, options.search_effort)
-    bad = np.array([row.problem is not None for row in rows])
-    ids = np.where(bad[:, None], -1, ids)
+    """Rank the labels of each row. Bad rows have none."""
+    good = [row for row in rows if row.problem is None]
+    ranked = iter(_rank(model, good, options) if good else [])
+    return [PredictedRow(row, *(next(ranked) if row.problem is None else ([], []))) for row in rows]
+
+
+def _rank(model: Model, rows: list[Row], options: PredictOptions) -> list[tuple[list[str], list[float]]]:
+    """The labels of each row and their scores."""
+    features = [row.features for row in rows if row.features is not None]
+    inputs = stack_rows(features) if features else Texts.from_strings([row.text for row in rows])
+    ids, scores = model.rank(inputs, options.k, options.threads, options.min_score, options.search_effort)
     names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)
     return [
-        PredictedRow(
-            row,
+        (
             [names[label] for label in row_ids if label >= 0],
             [score for label, score in zip(row_ids, row_scores, strict=True) if label >= 0],
         )
-        for row, row_ids, row_scores in zip(rows, ids.tolist(), rounded.tolist(), strict=True)
+        for row_ids, row_scores in zip(ids.tolist(), rounded.tolist(), strict=True)
     ]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
+from shortlist.cli.reading import read_test_and_train, reading_options, unseen_option
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -32,13 +32,10 @@ def evaluate(
     truth: str,
     train_source: str | None,
     ks: str,
-    unseen: Literal["count", "ignore"],
-    intervals: bool,
     filter_file: str | None,
-    a: float,
-    b: float,
     as_json: bool,
     reading: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
 
@@ -57,12 +54,9 @@ def evaluate(
     from shortlist.model.format import is_model
 
     cut = _ranks(ks)
-    if is_model(Path(truth)):
-        raise OptionError(f"{truth} is a model: give the model (or predictions) first and the truth second.")
     if Path(predictions).is_dir() and not is_model(Path(predictions)):
         raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
-    truth_data = read_and_warn(truth, part_to_read(truth, "test"), reading)
-    train_data = _train_data(truth, train_source, reading)
+    truth_data, train_data = read_test_and_train(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next ones.
     places = places_needed(max(cut), filter_pairs)
@@ -74,17 +68,7 @@ def evaluate(
         predicted = read_predictions(predictions)
         if not isinstance(predicted, Dataset):
             predicted = _by_label_id(predicted, places, predictions, truth, truth_data)
-    result = measure(
-        predicted,
-        truth_data,
-        train=train_data,
-        k=cut,
-        filter_pairs=filter_pairs,
-        unseen=unseen,
-        a=a,
-        b=b,
-        intervals=intervals,
-    )
+    result = measure(predicted, truth_data, train=train_data, k=cut, filter_pairs=filter_pairs, **options)
     click.echo(json.dumps(result.to_json()) if as_json else result.table())
 
 
@@ -112,14 +96,6 @@ def _ranks(ks: str) -> tuple[int, ...]:
         return tuple(int(k) for k in ks.split(","))
     except ValueError:
         raise OptionError(f"-k is {ks!r}; expected comma-separated whole numbers such as 1,3,5") from None
-
-
-def _train_data(truth: str, train_source: str | None, reading: dict[str, Any]) -> Dataset | None:
-    if train_source is None and "train" in parts_in(truth):
-        train_source = truth
-    if train_source is None:
-        return None
-    return read_and_warn(train_source, part_to_read(train_source, "train"), reading)
 
 
 def _filter_pairs(path: str | None, truth: Dataset) -> Any:

@@ -33,9 +33,10 @@ STDIO = "-"
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--with-text/--without-text", default=None,
-              help="Whether to write the texts.  [default: yes, unless --id is given]")  # fmt: skip
-@click.option("--from", "format", type=click.Choice(["jsonl", "csv", "tsv", "parquet", "lines"]),
-              help="Input format, if the file name does not show it.  [default for standard input: lines, one text each]")  # fmt: skip # noqa: E501
+              help="Whether to write the texts.  [default: yes, unless there are none, or --id is given]")  # fmt: skip
+@click.option("--from", "format", type=click.Choice(["jsonl", "csv", "tsv", "parquet", "lines", "sparse"]),
+              help="Input format, if the file does not show it; sparse: features in the Repository's format.  "
+              "[default for standard input: lines, one text each]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines for texts and standard input, too.")
 @click.option("--resume", is_flag=True, help="Continue a job that was interrupted.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
@@ -59,6 +60,9 @@ def predict(
     A single argument with the extension of a data file (.jsonl, .csv, .tsv, .parquet; also .gz, .zst) is read as a
     file. For files with other names use --in. To predict a text that looks like a file name, pipe it in.
 
+    A model that was trained on features takes files of the Extreme Classification Repository (recognised by their first
+    line), .npy and .npz.
+
     Files, and everything written to --out, give JSON lines (or Parquet), one per row and in order: {"id": …,
     "text": …, "labels": […], "scores": […]}. A bad row is reported and gets an "error" and no labels; the job
     continues. Exit code 1 means that all rows were bad. While the job runs, its output is in OUT.partial. If
@@ -68,13 +72,16 @@ def predict(
     shortlist predict model/ "red shoes" "blue hat" -k 3
     shortlist predict model/ in.jsonl --out out.jsonl -k 5 --id sku
     shortlist predict model/ in.csv --text title --out out.parquet
+    shortlist predict model/ tst_X_Xf.txt --out out.jsonl
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
     from shortlist.batch.predict import JsonLines, PredictOptions
 
     source = _open_source(texts, in_file, format, id_field, reading)
-    with_text = id_field is None if with_text is None else with_text
+    if with_text and source.has_features:
+        raise OptionError(f"--with-text: {source.name} has features and no texts. Leave it out.")
+    with_text = id_field is None and not source.has_features if with_text is None else with_text
     encode = JsonLines(source.unit, id_field is not None, with_text)
     predict_options = PredictOptions(**options)
     if out is None or out == STDIO or _is_special_file(out):
@@ -104,22 +111,27 @@ def _open_source(
             raise OptionError("--from and --id apply to files and standard input, not to texts on the command line.")
         return TextSource(texts)
     source = RowSource(path or STDIO, format, RowOptions(**reading, id=id_field))
-    if source.format == "lines" and id_field is not None:
-        raise OptionError(f"--id {id_field}: plain lines have no fields. If the input has another format, use --from.")
+    if (source.format == "lines" or source.has_features) and id_field is not None:
+        what = "features" if source.has_features else "plain lines"
+        raise OptionError(f"--id {id_field}: {what} have no fields. If the input has another format, use --from.")
     return source
 
 
 def _file_argument(texts: tuple[str, ...]) -> str | None:
     """The file that a single argument names, if any. An argument that could be a file is never taken as a text."""
+    from shortlist.data.feature_rows import MATRICES, feature_format
     from shortlist.data.read import format_of
 
     as_text = "To predict it as a text, pipe it in: echo … | shortlist predict …"
     for text in texts:
-        if "\0" not in text and len(text) < 4096 and format_of(Path(text)):
+        is_name = "\0" not in text and len(text) < 4096
+        if is_name and (format_of(Path(text)) or Path(text).suffix in MATRICES):
             if len(texts) == 1:
                 return text
             raise OptionError(f"{text!r} is a file name; give one file and no other arguments. {as_text}")
         if _is_file(text):
+            if len(texts) == 1 and feature_format(Path(text)):
+                return text
             raise OptionError(f"{text!r} is an existing file. To predict its rows, use --in {text}. {as_text}")
     return None
 

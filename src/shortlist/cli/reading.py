@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
@@ -90,6 +90,18 @@ def part_to_read(source: str, part: str) -> str | None:
     if parts and part not in parts:
         raise DataError(f"{source} has no {part} part, only {' and '.join(parts)}.")
     return part if parts else None
+
+
+def read_test_and_train(test: str, train: str | None, reading: dict[str, Any]) -> tuple[Dataset, Dataset | None]:
+    """Read the data to measure on, and the training data: a source of its own, or the train part of the same folder."""
+    from shortlist.model.format import is_model
+
+    if is_model(Path(test)):
+        raise OptionError(f"{test} is a model. Give the model first and the test data second.")
+    if train is None and "train" in parts_in(test):
+        train = test
+    test_data = read_and_warn(test, part_to_read(test, "test"), reading)
+    return test_data, None if train is None else read_and_warn(train, part_to_read(train, "train"), reading)
 
 
 unseen_option = click.option(

@@ -14,10 +14,11 @@ from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
 
 @click.command()
 @click.argument("recipe", required=False)
+@click.option("--published", is_flag=True, help="Show the defaults of the paper, and where in the paper they are.")
 @click.option("--data", "source", type=click.Path(), help="Data set to compute the defaults for.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
-def recipes(recipe: str | None, source: str | None, as_json: bool, reading: dict[str, Any]) -> None:
+def recipes(recipe: str | None, published: bool, source: str | None, as_json: bool, reading: dict[str, Any]) -> None:
     """List the recipes; or, for one RECIPE, every option with its default, its meaning and its range.
 
     Some defaults depend on the size of the data: with --data, you see the values for yours.
@@ -25,6 +26,7 @@ def recipes(recipe: str | None, source: str | None, as_json: bool, reading: dict
     \b
     shortlist recipes
     shortlist recipes astec
+    shortlist recipes astec --published
     shortlist recipes astec --data pairs.jsonl
     """
     from shortlist.recipes import get_recipe, list_recipes
@@ -37,8 +39,8 @@ def recipes(recipe: str | None, source: str | None, as_json: bool, reading: dict
         click.echo(json.dumps(about) if as_json else "\n".join(_about(known) for known in about))
         return
     dataset = None if source is None else read_and_warn(source, part_to_read(source, "train"), reading)
-    sizes = None if dataset is None else (len(dataset), dataset.n_labels)
-    known = get_recipe(recipe)
+    sizes = None if dataset is None else (len(dataset), dataset.n_labels, dataset.input_kind, dataset.longest_row)
+    known = get_recipe(recipe).as_published() if published else get_recipe(recipe)
     rows = _option_rows(known, sizes)
     if as_json:
         click.echo(json.dumps(rows))
@@ -52,7 +54,8 @@ def recipes(recipe: str | None, source: str | None, as_json: bool, reading: dict
     width = shutil.get_terminal_size((100, 24)).columns
     for row in rows:
         click.echo(f"{row['name']} = {row['default']}   ({row['range']})")
-        click.echo(textwrap.fill(row["help"], width - 4, initial_indent="    ", subsequent_indent="    "))
+        text = row["help"] + (f" [{row['source']}]" if row["source"] else "")
+        click.echo(textwrap.fill(text, width - 4, initial_indent="    ", subsequent_indent="    "))
 
 
 def _about(recipe: dict[str, str]) -> str:
@@ -60,7 +63,7 @@ def _about(recipe: dict[str, str]) -> str:
     return "\n".join([recipe["name"], *(f"  {name:<8}{text}" for name, text in lines)])
 
 
-def _option_rows(recipe: Any, sizes: tuple[int, int] | None) -> list[dict[str, Any]]:
+def _option_rows(recipe: Any, sizes: tuple[int, int, str, int] | None) -> list[dict[str, Any]]:
     from shortlist.recipes.options import resolve
 
     values = {} if sizes is None else resolve(recipe.name, recipe.options, {}, *sizes).to_dict()
@@ -68,5 +71,6 @@ def _option_rows(recipe: Any, sizes: tuple[int, int] | None) -> list[dict[str, A
     for option in recipe.options:
         default = values.get(option.name, option.rule or option.default)
         shown = option.rule if default == option.rule and option.rule else json.dumps(default, ensure_ascii=False)
-        rows.append({"name": option.name, "default": shown, "range": option.range, "help": option.help})
+        facts = {"range": option.range, "help": option.help, "source": option.source}
+        rows.append({"name": option.name, "default": shown, **facts})
     return rows

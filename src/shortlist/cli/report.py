@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, parts_in, read_and_warn, reading_options, unseen_option
+from shortlist.cli.reading import read_test_and_train, reading_options, unseen_option
 from shortlist.errors import OptionError
 
 
@@ -25,10 +25,8 @@ def report(
     test: str,
     train_source: str | None,
     out: str,
-    unseen: Literal["count", "ignore"],
-    seed: int,
-    threads: int | None,
     reading: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Measure MODEL on TEST and write OUT/report.html, a self-contained page, and OUT/report.md.
 
@@ -41,25 +39,18 @@ def report(
     """
     from shortlist.compare.results import Store
     from shortlist.model import load
-    from shortlist.model.format import is_model
     from shortlist.report.measure import measure_model
     from shortlist.report.model import model_page
 
-    if train_source is None and "train" in parts_in(test):
-        train_source = test
-    if is_model(Path(test)):
-        raise OptionError(f"{test} is a model. Give the model first and the test data second.")
-    if unseen == "ignore" and train_source is None:
-        raise OptionError("--unseen ignore needs the training data. Add it with --train.")
     if Path(out).exists() and not Path(out).is_dir():
         raise OptionError(f"{out} is a file. --out must name a folder for the report.")
     if Store.is_comparison(Path(out)):
         raise OptionError(f"{out} holds a comparison, which has its own report. Choose another folder (--out).")
     loaded = load(model)
-    test_data = read_and_warn(test, part_to_read(test, "test"), reading)
-    train_data = read_and_warn(train_source, part_to_read(train_source, "train"), reading) if train_source else None
-    name = Path(model).resolve().name
-    found = measure_model(loaded, test_data, train_data, name=name, unseen=unseen, seed=seed, threads=threads)
+    test_data, train_data = read_test_and_train(test, train_source, reading)
+    if options["unseen"] == "ignore" and train_data is None:
+        raise OptionError("--unseen ignore needs the training data. Add it with --train.")
+    found = measure_model(loaded, test_data, train_data, name=Path(model).resolve().name, **options)
     page = Path(out) / "report.html"
     model_page(found).write(page, page.with_suffix(".md"))
     click.echo(f"{page}: P@1 {found.entry.scores['P@1']:.2f}, median latency {found.entry.ms_p50:.2f} ms")

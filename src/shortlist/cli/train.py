@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -50,27 +49,26 @@ def use_recipe(name: str) -> None:
 @click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
 @click.option("--set", "options", multiple=True, callback=_options, metavar="NAME=VALUE",
               help="Set an option of the recipe. `shortlist recipes RECIPE` lists them.")  # fmt: skip
+@click.option("--published", is_flag=True, help="Start from the defaults of the recipe's paper.")
 @click.option("--threads", type=int, help="Number of threads; all cores by default.")
 @click.option("--device", help="cpu, cuda, or auto (CUDA where it is available).")
 @click.option("--seed", type=int, help="Random seed. The same seed, data and threads give the same model.")
 @click.option("--ensemble", default=1, show_default=True, help="Number of models whose scores are averaged.")
 @click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
 @click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
-@click.option("--resume", is_flag=True, help="Continue an interrupted training.")
+@click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
 @reading_options
 def train(
     source: str,
     recipe: str,
     out: str,
     options: dict[str, Any],
-    threads: int | None,
-    device: str | None,
-    seed: int | None,
+    published: bool,
     ensemble: int,
     parallel: int,
     bits: int,
-    resume: bool,
     reading: dict[str, Any],
+    **run_options: Any,
 ) -> None:
     """Train a model on SOURCE (a file, or a folder with a train part) and save it.
 
@@ -82,9 +80,11 @@ def train(
     \b
     shortlist train pairs.jsonl --recipe inceptionxml+ --out model/
     shortlist train parts/ --recipe astec --set n_epochs=5 --set dropout=0.3 --out model/
+    shortlist train parts/ --recipe astec --published --out model/
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
     """
+    from shortlist.files import remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
     from shortlist.recipes import get_recipe
     from shortlist.training.train import train as train_model
@@ -93,26 +93,14 @@ def train(
     check_bits(bits)
     check_replaceable(folder)  # before the work, not after it
     use_recipe(recipe)
-    given = {"threads": threads, "device": device, "seed": seed}
-    options |= {name: value for name, value in given.items() if value is not None}
+    options |= {name: value for name, value in run_options.items() if value is not None}
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     if "checkpoint_dir" in get_recipe(recipe).option_names:
         options.setdefault("checkpoint_dir", str(checkpoints))
-    if resume:
-        options["resume"] = True
     dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     start = time.perf_counter()
-    model = train_model(dataset, recipe, ensemble, parallel, **options)
+    model = train_model(dataset, recipe, ensemble, parallel, published, **options)
     model.save(out, bits)
     if options.get("checkpoint_dir") == str(checkpoints):
-        _remove(checkpoints)  # the model is safe now
+        remove_folder(checkpoints)  # the model is safe now
     click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")
-
-
-def _remove(folder: Path) -> None:
-    """Rename before removing: half a folder of checkpoints would look like a damaged one."""
-    aside = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(aside, ignore_errors=True)
-    if folder.exists():
-        folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from shortlist.compare.results import Entry
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 META_RECALL = "meta recall"
@@ -48,9 +50,9 @@ ABLATIONS = {
         title="Fan-out",
         question="How many labels should a cluster have?",
         lead="InceptionXML+ with few or many labels per cluster and the same number of candidates. Synchronised: at "
-        "first, the classifier does not train the encoder. Not detached: it always does. LightXML: also without a "
-        "residual block in the meta-classifier, and with label scores multiplied by cluster scores (cf. Table 3 and "
-        "Figure 3 of the InceptionXML paper). There is no re-ranker, because it would hide what the candidates miss",
+        "first, the classifier does not train the encoder. Not detached: it always does. LightXML: also without "
+        "residual blocks, and with label scores multiplied by cluster scores (cf. Table 3 and Figure 3 of the "
+        "InceptionXML paper). There is no re-ranker, because it would hide what the candidates miss",
         recipe="inceptionxml+",
         columns=("labels per cluster", "variant"),
         options=WITHOUT_RERANKER,
@@ -83,43 +85,33 @@ ABLATIONS = {
 }
 
 
-def ablation_tables(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One table per ablation that has entries, for the report. Entries are dictionaries, as in summary.json."""
-    by_ablation: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in entries:
-        by_ablation.setdefault(entry["ablation"], []).append(entry)
-    return [_table(ablation, by_ablation[name]) for name, ablation in ABLATIONS.items() if name in by_ablation]
+def ablation_tables(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """One table per ablation that has entries, for the report."""
+    found = ((ablation, [entry for entry in entries if entry.ablation == name]) for name, ablation in ABLATIONS.items())
+    return [_table(ablation, variants) for ablation, variants in found if variants]
 
 
-def _table(ablation: Ablation, entries: list[Mapping[str, Any]]) -> dict[str, Any]:
-    header = [*ablation.columns, *METRICS, META_RECALL, "training s"]
-    drawn = ["P@1", "P@5", "PSP@5", META_RECALL]
-    rows, notes, curves = [], {}, []
-    for entry in entries:
-        name = ", ".join(map(str, entry["cells"]))
-        recall = entry["curves"][-1].get("meta_recall") if entry["curves"] else None
-        values = [*(entry["scores"].get(metric) for metric in METRICS), recall]
-        rounded = [None if value is None else round(value, 2) for value in values]
-        seconds = None if entry["train_seconds"] is None else round(entry["train_seconds"])
-        rows.append([*entry["cells"], *rounded, seconds])
-        if entry["note"]:
-            notes[name] = entry["note"]
-        if ablation.curves:
-            curves.append({"name": name, "curves": entry["curves"]})
-    recall_column = header.index(META_RECALL)
-    if all(row[recall_column] is None for row in rows):  # this recipe has no meta-classifier
-        for row in (header, *rows):
-            del row[recall_column]
-        drawn.remove(META_RECALL)
+def _table(ablation: Ablation, entries: Sequence[Entry]) -> dict[str, Any]:
+    header, rows = [*ablation.columns, *METRICS, META_RECALL, "training s"], [_row(entry) for entry in entries]
+    # Recipes without a meta-classifier have no meta recall.
+    kept = [column for column in range(len(header)) if any(row[column] is not None for row in rows)]
+    named = [(", ".join(map(str, entry.cells)), entry) for entry in entries]
     return {
         "title": ablation.title,
         "question": ablation.question,
         "lead": ablation.lead,
-        "header": header,
+        "header": [header[column] for column in kept],
         "named": len(ablation.columns),
-        "drawn": drawn,
+        "drawn": ["P@1", "P@5", "PSP@5", META_RECALL],
         "spread": ablation.spread,
-        "rows": rows,
-        "notes": notes,
-        "curves": curves,
+        "rows": [[row[column] for column in kept] for row in rows],
+        "notes": {name: entry.note for name, entry in named if entry.note},
+        "curves": [{"name": name, "curves": entry.curves} for name, entry in named if ablation.curves],
     }
+
+
+def _row(entry: Entry) -> list[Any]:
+    recall = entry.curves[-1].get("meta_recall") if entry.curves else None
+    values = [*(entry.scores.get(metric) for metric in METRICS), recall]
+    rounded = [None if value is None else round(value, 2) for value in values]
+    return [*entry.cells, *rounded, None if entry.train_seconds is None else round(entry.train_seconds)]

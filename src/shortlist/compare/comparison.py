@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from shortlist.compare import runner
 from shortlist.compare.ablations import N_CLUSTERS
 from shortlist.compare.job import CHECKPOINTS, MODEL, Job, Measured, read_measured, read_predictions
 from shortlist.compare.machine import machine_facts, peer_versions
-from shortlist.compare.measure import Convention, measure, measure_calibration, measure_robustness
+from shortlist.compare.measure import Convention, measure
 from shortlist.compare.peers.run_peer import CANNOT_RUN
 from shortlist.compare.plan import ALL, DEFAULT_RECIPES, EntryPlan, plan
 from shortlist.compare.results import DATA, LOCK, MACHINE, Entry, Store
 from shortlist.compare.splits import PERTURBATIONS, Splits, write_peer_data
 from shortlist.compare.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
-from shortlist.files import write_atomically
 from shortlist.training.memory import free_memory
 
 log = logging.getLogger("shortlist")
@@ -36,7 +36,6 @@ OnSummary = Callable[[dict[str, Any]], None]
 
 GB = 1e9
 DEFAULT_MEMORY_FRACTION = 0.9  # of the free memory
-SECONDS_BETWEEN_NOTES = 5.0
 THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
     "OMP_NUM_THREADS",
@@ -218,6 +217,8 @@ class _Comparison:
             return "no Python for the other tools: run `make peers`, or name one with --peers-python"
         if peer.package not in self.peer_versions:
             return f"{peer.package} is not installed for {self.settings.peers_python}"
+        if peer.needs and peer.needs not in planned.options:
+            return f"it needs an option: --peers {peer.name}:{peer.needs}=..."
         pairs = train.n_labels * len(train)
         if pairs > peer.max_pairs:
             return f"too large: {pairs:.1e} labels times texts (limit {peer.max_pairs:.0e})"
@@ -243,16 +244,19 @@ class _Comparison:
             k=self.splits.k,
             perturbations=list(self.perturbations),
             latency_texts=settings.latency_texts,
+            source=settings.source,
+            reading=settings.reading,
+            fingerprint=self.data_fingerprint,
+            recipe=planned.recipe,
+            ensemble=planned.ensemble,
+            options=self._options(planned),
+            resume=resume,
         )
         if planned.peer is not None:
             variant = "-".join(map(str, [*self.perturbations, settings.latency_texts, settings.seed]))
             data = self.store.work / f"peer-data-{variant}"
             write_peer_data(data, self.splits, self.perturbations, settings.latency_texts, settings.seed)
             job.peer_data = str(data)
-        else:
-            job.source, job.reading, job.fingerprint = settings.source, settings.reading, self.data_fingerprint
-            job.recipe, job.ensemble, job.options = planned.recipe, planned.ensemble, self._options(planned)
-            job.resume = resume
         (work / "job.json").write_bytes(msgspec.json.encode(job))
         return seconds_before
 
@@ -262,14 +266,9 @@ class _Comparison:
         if planned.peer is not None:
             assert self.settings.peers_python is not None
             command = [self.settings.peers_python, str(planned.peer.script), planned.peer.name, job]
-        noted = 0.0
 
         def note_seconds(seconds: float) -> None:
-            nonlocal noted
-            if seconds - noted >= SECONDS_BETWEEN_NOTES:
-                noted = seconds
-                with write_atomically(work / "seconds") as file:
-                    file.write(f"{seconds_before + seconds:.1f}".encode())
+            (work / "seconds").write_text(f"{seconds_before + seconds:.1f}")
 
         limit = self.settings.memory_gb
         return runner.run(
@@ -302,14 +301,8 @@ class _Comparison:
             shutil.rmtree(kept, ignore_errors=True)
             (work / MODEL).rename(kept)
 
-    def _measure(self, entry: Entry, file_name: str, predictions: dict[str, Any]) -> None:
-        convention = self.settings.convention
-        measured, resampled = measure(predictions["ids"], self.splits, convention)
-        entry.scores, entry.intervals = measured["scores"], measured["intervals"]
-        entry.by_quantile = measured["by_quantile"]
-        entry.calibration = (entry.calibration or {}) | measure_calibration(predictions, self.splits)
-        entry.robustness = measure_robustness(predictions, self.splits, convention)
-        entry.measured_with = msgspec.to_builtins(convention)
+    def _measure(self, entry: Entry, file_name: str, predictions: dict[str, np.ndarray]) -> None:
+        resampled = measure(entry, predictions, self.splits, self.settings.convention)
         self.store.save_arrays(f"{file_name}.resamples", resampled)
 
     def _measure_stored_entries(self) -> None:

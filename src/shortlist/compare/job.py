@@ -50,15 +50,15 @@ class Measured(msgspec.Struct, kw_only=True):
 
     train_seconds: float | None = None
     compile_seconds: float | None = None  # compiling kernels, once per machine; not part of train_seconds
-    model_bytes: int | None = None
+    model_bytes: float | None = None
     bulk_texts_per_second: float | None = None
     ms_p50: float | None = None
     ms_p99: float | None = None
     multiply_adds: float | None = None  # per text
-    peak_memory_bytes: int | None = None
+    peak_memory_bytes: float | None = None
     options: dict[str, Any] = {}
     curves: list[dict[str, Any]] = []
-    calibration: dict[str, Any] | None = None
+    calibration: dict[str, Any] = {}
     search_effort: dict[str, Any] | None = None
 
 
@@ -82,22 +82,23 @@ def read_predictions(
     arrays = read_arrays(folder / "predictions.npz")
     predictions: dict[str, np.ndarray] = {}
     for prefix in ("", *(f"{kind}." for kind in perturbations)):
-        for name, kinds in ((f"{prefix}ids", "iu"), (f"{prefix}scores", "f")):
-            if name not in arrays or arrays[name].dtype.kind not in kinds or arrays[name].ndim != 2:
-                raise DataError(f"predictions.npz is invalid: it has no matrix {name!r}")
-        ids, scores = arrays[f"{prefix}ids"], arrays[f"{prefix}scores"]
-        if ids.shape != scores.shape or len(ids) != n_texts:
-            raise DataError(
-                f"predictions.npz is invalid: {ids.shape} ids and {scores.shape} scores for {n_texts} texts"
-            )
-        if ids.size and not -1 <= ids.min() <= ids.max() < n_labels:
-            raise DataError(
-                f"predictions.npz is invalid: label ids from {ids.min()} to {ids.max()} ({n_labels} labels)"
-            )
-        if not np.isfinite(scores[ids >= 0]).all():
-            raise DataError("predictions.npz is invalid: scores contain NaN or infinity")
+        ids, scores = arrays.get(f"{prefix}ids", np.empty(0)), arrays.get(f"{prefix}scores", np.empty(0))
+        problem = _problem(ids, scores, n_texts, n_labels)
+        if problem:
+            raise DataError(f"predictions.npz is invalid: {problem}{f' ({prefix[:-1]} texts)' if prefix else ''}")
         predictions |= {f"{prefix}ids": ids.astype(np.int32), f"{prefix}scores": scores.astype(np.float32)}
     return predictions
+
+
+def _problem(ids: np.ndarray, scores: np.ndarray, n_texts: int, n_labels: int) -> str:
+    """What is wrong with predictions; empty if nothing is."""
+    if ids.dtype.kind not in "iu" or scores.dtype.kind != "f" or ids.ndim != 2:
+        return "it needs matrices `ids` of whole numbers and `scores` of floats"
+    if ids.shape != scores.shape or len(ids) != n_texts:
+        return f"{ids.shape} ids and {scores.shape} scores for {n_texts} texts"
+    if ids.size and not -1 <= ids.min() <= ids.max() < n_labels:
+        return f"label ids from {ids.min()} to {ids.max()} ({n_labels} labels)"
+    return "" if np.isfinite(scores[ids >= 0]).all() else "scores contain NaN or infinity"
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

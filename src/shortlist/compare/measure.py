@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shortlist.compare.results import Entry
 from shortlist.compare.splits import PERTURBATIONS, Splits
-from shortlist.evaluation import evaluate
+from shortlist.evaluation import Evaluation, evaluate
 from shortlist.evaluation.bootstrap import percentile_interval, resample, two_sided_p
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import is_filtered
@@ -35,36 +36,36 @@ class Convention(msgspec.Struct, frozen=True):
     version: int = 2  # of this module; entries of another version are measured again
 
 
-def measure(ids: np.ndarray, splits: Splits, convention: Convention) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Scores in percent, intervals and contributions by label frequency; and the metrics on the resamples."""
-    found = _evaluate(ids, splits, convention)
+def measure(
+    entry: Entry, predictions: Mapping[str, np.ndarray], splits: Splits, convention: Convention
+) -> dict[str, np.ndarray]:
+    """Measure predictions: fill in the entry, and return each metric on the resamples."""
+    found = _evaluate(predictions["ids"], splits, convention)
     assert found.hits is not None
-    shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
-    resampled = {name: 100 * values for name, values in resample(shares, convention.resamples, convention.seed).items()}
-    measured = {
-        "scores": {name: found[name] for name in METRICS},
-        "intervals": {name: percentile_interval(values) for name, values in resampled.items()},
-        "by_quantile": [
-            {"labels": quantile.labels, "from": quantile.lowest, "to": quantile.highest, **quantile.contributions}
-            for quantile in found.quantiles
-        ],
-    }
-    return measured, resampled
-
-
-def measure_robustness(
-    predictions: Mapping[str, np.ndarray], splits: Splits, convention: Convention
-) -> dict[str, dict[str, float]]:
-    """Scores on perturbed texts, for each kind that was predicted."""
-    robustness = {}
+    per_text_shares = {name: share for name, share in per_text(found.hits, KS).items() if name in METRICS}
+    drawn = resample(per_text_shares, convention.resamples, convention.seed)
+    resampled = {name: 100 * values for name, values in drawn.items()}
+    entry.scores = {name: found[name] for name in METRICS}
+    entry.intervals = {name: percentile_interval(values) for name, values in resampled.items()}
+    entry.by_quantile = contributions(found)
+    entry.calibration |= _calibration(predictions["ids"], predictions["scores"], splits)
     for kind in PERTURBATIONS:
         if f"{kind}.ids" in predictions:
-            found = _evaluate(predictions[f"{kind}.ids"], splits, convention)
-            robustness[kind] = {name: found[name] for name in PERTURBED_METRICS}
-    return robustness
+            perturbed = _evaluate(predictions[f"{kind}.ids"], splits, convention)
+            entry.robustness[kind] = {name: perturbed[name] for name in PERTURBED_METRICS}
+    entry.measured_with = msgspec.to_builtins(convention)
+    return resampled
 
 
-def _evaluate(ids: np.ndarray, splits: Splits, convention: Convention) -> Any:
+def contributions(found: Evaluation) -> list[dict[str, Any]]:
+    """The contribution of the labels of each range of frequencies to P@k."""
+    return [
+        {"labels": part.labels, "from": part.lowest, "to": part.highest, **part.contributions}
+        for part in found.quantiles
+    ]
+
+
+def _evaluate(ids: np.ndarray, splits: Splits, convention: Convention) -> Evaluation:
     train, test = splits.train, splits.test
     return evaluate(
         ids,
@@ -78,10 +79,9 @@ def _evaluate(ids: np.ndarray, splits: Splits, convention: Convention) -> Any:
     )
 
 
-def measure_calibration(predictions: Mapping[str, np.ndarray], splits: Splits) -> dict[str, Any]:
+def _calibration(ids: np.ndarray, scores: np.ndarray, splits: Splits) -> dict[str, Any]:
     """How scores relate to precision on the test texts, if they can be probabilities."""
-    test = splits.test
-    ids, scores = (predictions[name][:, : max(KS)] for name in ("ids", "scores"))
+    test, ids, scores = splits.test, ids[:, : max(KS)], scores[:, : max(KS)]
     counts = (ids >= 0) & (test.labels.counts > 0)[:, None]
     if test.filter_pairs is not None:
         counts &= ~is_filtered(ids, test.filter_pairs)
@@ -105,19 +105,12 @@ def differences_to_best(
 
     The best system itself is left out.
     """
-    best = best_systems(scores)
     differences: dict[str, dict[str, dict[str, float]]] = {name: {} for name in scores}
-    for name, values in scores.items():
-        for metric, value in values.items():
-            leader = best[metric]
-            if leader == name:
-                continue
-            drawn = resampled[name][metric] - resampled[leader][metric]
-            low, high = percentile_interval(drawn)
-            differences[name][metric] = {
-                "difference": value - scores[leader][metric],
-                "low": low,
-                "high": high,
-                "p": two_sided_p(drawn),
-            }
+    for metric, best in best_systems(scores).items():
+        for name in scores:
+            if name != best and metric in scores[name]:
+                drawn = resampled[name][metric] - resampled[best][metric]
+                low, high = percentile_interval(drawn)
+                difference = {"difference": scores[name][metric] - scores[best][metric], "low": low, "high": high}
+                differences[name][metric] = difference | {"p": two_sided_p(drawn)}
     return differences

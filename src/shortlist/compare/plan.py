@@ -14,6 +14,7 @@ from shortlist.recipes import get_recipe, list_recipes
 from shortlist.recipes.options import resolve
 
 RUN_PEER = Path(__file__).parent / "peers" / "run_peer.py"
+RUN_XR_TRANSFORMER = RUN_PEER.with_name("xr_transformer.py")
 ALL, NONE = "all", "none"
 DEFAULT_RECIPES = "popular,centroid,astec"
 
@@ -26,6 +27,8 @@ class Peer:
     script      run by the peers' Python as `script NAME JOB`; see peers/run_peer.py
     max_pairs   largest number of labels times texts that it can train on in reasonable time
     needs_text  whether it reads texts and cannot use features
+    options     options that it accepts, as `NAME:option=value`
+    needs       the option without which it is skipped
     """
 
     name: str
@@ -34,6 +37,8 @@ class Peer:
     script: Path = RUN_PEER
     max_pairs: float = float("inf")
     needs_text: bool = False
+    options: tuple[str, ...] = ()
+    needs: str = ""
 
 
 PEERS = {
@@ -46,6 +51,15 @@ PEERS = {
         Peer("napkinxc-ovr", "napkinXC one-vs-rest (as DiSMEC)", "napkinxc", max_pairs=1e9),
         Peer("fasttext", "fastText", "fasttext-wheel", needs_text=True),
         Peer("sklearn-ovr", "scikit-learn one-vs-rest", "scikit-learn", max_pairs=3e7),
+        Peer(
+            "xr-transformer",
+            "PECOS XR-Transformer",
+            "libpecos",
+            RUN_XR_TRANSFORMER,
+            needs_text=True,
+            options=("weights", "num_train_epochs"),
+            needs="weights",
+        ),
     )
 }
 
@@ -67,14 +81,14 @@ class EntryPlan:
 
     @property
     def file_name(self) -> str:
-        return re.sub(r"[^A-Za-z0-9+._=-]+", "_", self.name.replace("*", "x"))
+        return re.sub(r"[^A-Za-z0-9+._=@-]+", "_", self.name.replace("*", "x"))
 
 
 def plan(recipes: str, peers: str, parse_value: Callable[[str], Any], ablations: str = NONE) -> list[EntryPlan]:
     """Plan the entries; recipes come first. Each argument is "all", "none", or names separated by commas.
 
     recipes      a recipe (astec), a variant (astec:dropout=0.3:seed=5), or an ensemble (astec*3)
-    peers        see `PEERS`
+    peers        see `PEERS`; xr-transformer:weights=FOLDER
     ablations    see `ABLATIONS`; options apply to all variants (dimensions:dropout=0.3)
     parse_value  turns the text of an option's value into the value
 
@@ -83,8 +97,9 @@ def plan(recipes: str, peers: str, parse_value: Callable[[str], Any], ablations:
     >>> [entry.title for entry in plan("none", "none", str, ablations="fan-out")][:2]
     ['8, synchronised', '8, not detached']
     """
-    entries = [_plan_recipe(name, parse_value) for name in _split_names(recipes, list_recipes())]
-    entries += [_plan_peer(name) for name in _split_names(peers, PEERS)]
+    ready = [name for name, recipe in list_recipes().items() if not any(o.required for o in recipe.options)]
+    entries = [_plan_recipe(name, parse_value) for name in _split_names(recipes, ready)]
+    entries += [_plan_peer(name, parse_value) for name in _split_names(peers, PEERS)]
     entries += [entry for name in _split_names(ablations, ABLATIONS) for entry in _plan_ablation(name, parse_value)]
     by_file: dict[str, str] = {}
     for entry in entries:
@@ -118,10 +133,15 @@ def _plan_recipe(name: str, parse_value: Callable[[str], Any]) -> EntryPlan:
     return EntryPlan(name, "recipe", title, recipe, ensemble, options)
 
 
-def _plan_peer(name: str) -> EntryPlan:
-    if name not in PEERS:
-        raise OptionError(f"unknown peer {name!r}; choose from {', '.join(PEERS)}.")
-    return EntryPlan(name, "peer", PEERS[name].title, peer=PEERS[name])
+def _plan_peer(name: str, parse_value: Callable[[str], Any]) -> EntryPlan:
+    head, *settings = name.split(":")
+    if head not in PEERS:
+        raise OptionError(f"unknown peer {head!r}; choose from {', '.join(PEERS)}.")
+    peer, options = PEERS[head], _split_options(name, settings, parse_value)
+    for option in options:
+        if option not in peer.options:
+            raise OptionError(f"{name!r}: {head} has no option {option!r}; it has {', '.join(peer.options) or 'none'}.")
+    return EntryPlan(head, "peer", peer.title, options=options, peer=peer)
 
 
 def _plan_ablation(name: str, parse_value: Callable[[str], Any]) -> Iterator[EntryPlan]:
@@ -146,14 +166,19 @@ def _plan_ablation(name: str, parse_value: Callable[[str], Any]) -> Iterator[Ent
 
 def _parse_options(name: str, settings: list[str], recipe: str, parse_value: Callable[[str], Any]) -> dict[str, Any]:
     """Parse OPTION=VALUE settings of a recipe; `name` is for error messages."""
+    options = _split_options(name, settings, parse_value)
+    try:
+        checked = resolve(recipe, get_recipe(recipe).options, options).to_dict()
+        return {option: checked[option] for option in options}
+    except OptionError as error:
+        raise OptionError(f"{name!r}: {str(error).rstrip('.')}.") from None
+
+
+def _split_options(name: str, settings: list[str], parse_value: Callable[[str], Any]) -> dict[str, Any]:
     options = {}
     for setting in settings:
         option, equals, value = setting.partition("=")
         if not equals:
             raise OptionError(f"{name!r}: expected OPTION=VALUE after the colon, not {setting!r}.")
         options[option.replace("-", "_")] = parse_value(value)
-    try:
-        checked = resolve(recipe, get_recipe(recipe).options, options).to_dict()
-        return {option: checked[option] for option in options}
-    except OptionError as error:
-        raise OptionError(f"{name!r}: {str(error).rstrip('.')}.") from None
+    return options

@@ -27,9 +27,9 @@ class Entry(Measured, msgspec.Struct, kw_only=True):
     """Everything about one compared system. Scores are percentages."""
 
     name: str
-    kind: Literal["recipe", "peer"]
-    title: str
-    status: Literal["done", "failed", "skipped"]
+    kind: Literal["recipe", "peer"] = "recipe"
+    title: str = ""
+    status: Literal["done", "failed", "skipped"] = "done"
     note: str = ""
     fingerprint: str = ""
     limits: dict[str, float] = {}
@@ -38,9 +38,14 @@ class Entry(Measured, msgspec.Struct, kw_only=True):
     scores: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}
     by_quantile: list[dict[str, Any]] = []
-    robustness: dict[str, dict[str, float]] = {}
+    robustness: dict[str, Any] = {}
+    difference_to_best: dict[str, dict[str, float]] = {}  # by metric; part of the summary only
     ablation: str = ""  # the ablation it belongs to, if any
     cells: list[str | int] = []  # its first cells in the table of the ablation
+
+    @property
+    def is_peer(self) -> bool:
+        return self.kind == "peer"
 
 
 class Store:

@@ -69,7 +69,7 @@ def run(job: Job) -> None:
         peak_memory_bytes=peak_memory(),
         options=model.options,
         curves=trained.records,
-        calibration=model.facts.get("calibration"),
+        calibration=model.facts.get("calibration") or {},
         search_effort=model.facts.get("search_effort"),
     )
     (folder / "measured.json").write_bytes(msgspec.json.encode(measured))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shortlist.data.builder import DatasetBuilder
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import BadRow, parse_record
+from shortlist.data.records import NumberedRecord
 from shortlist.errors import DataError, MissingExtraError
 from shortlist.progress import Progress
 from shortlist.streams import STANDARD_INPUT, read_blocks, stream_name
@@ -26,21 +26,26 @@ def import_pyarrow(purpose: str) -> Any:
     return pyarrow
 
 
-def read_parquet(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
-    with open_parquet(path, options) as (file, batches):
-        _read_batches(batches, file.metadata.num_rows, stream_name(path), builder, options)
+def parquet_records(
+    path: str | Path, options: ReadOptions, progress: Progress | None = None
+) -> Iterator[NumberedRecord]:
+    with open_parquet(path, options) as file:
+        batches = file.iter_batches(ROWS_PER_BATCH, columns=options.fields)
+        name = Path(stream_name(path)).name
+        progress = progress or Progress(f"reading {name}", file.metadata.num_rows, "rows", options.show_progress)
+        yield from _batch_records(batches, progress)
 
 
 @contextmanager
-def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """A Parquet file, and record batches of the columns to read."""
+def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[Any]:
+    """A Parquet file that has the columns to read."""
     pyarrow = import_pyarrow("reading Parquet")
     parquet = importlib.import_module("pyarrow.parquet")
     name = stream_name(path)
     try:
         with parquet.ParquetFile(_seekable(path, pyarrow)) as file:
             _check_columns(file.schema_arrow.names, options, name)
-            yield file, file.iter_batches(ROWS_PER_BATCH, columns=options.fields)
+            yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{name}: not a readable Parquet file ({error}).") from None
 
@@ -54,10 +59,9 @@ def _seekable(path: str | Path, pyarrow: Any) -> Any:
     return pyarrow.BufferReader(b"".join(read_blocks(path)))
 
 
-def read_frame(frame: Any, builder: DatasetBuilder, options: ReadOptions) -> None:
-    """Read a pandas, polars or Arrow table, or anything else with Arrow's C stream interface."""
+def frame_records(frame: Any, options: ReadOptions, name: str) -> Iterator[NumberedRecord]:
+    """The rows of a pandas, polars or Arrow table, or of anything else with Arrow's C stream interface."""
     pyarrow = import_pyarrow("reading a data frame")
-    name = f"the {type(frame).__module__.split('.')[0]} table"
     columns = [str(column) for column in _column_names(frame)]
     _check_columns(columns, options, name)
     try:
@@ -66,7 +70,8 @@ def read_frame(frame: Any, builder: DatasetBuilder, options: ReadOptions) -> Non
         table = pyarrow.table(selected).select(options.fields)
     except (pyarrow.ArrowException, TypeError) as error:
         raise DataError(f"{name}: cannot be read as texts and labels ({error}).") from None
-    _read_batches(table.to_batches(ROWS_PER_BATCH), table.num_rows, name, builder, options)
+    progress = Progress(f"reading {name}", table.num_rows, "rows", options.show_progress)
+    yield from _batch_records(table.to_batches(ROWS_PER_BATCH), progress)
 
 
 def _column_names(frame: Any) -> list[Any]:
@@ -92,18 +97,20 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str) -> None:
             raise DataError(f"{name}: there is no column {field!r}; the columns are {found}. {options.field_hint}.")
 
 
-def _read_batches(
-    batches: Iterable[Any], n_rows: int, name: str, builder: DatasetBuilder, options: ReadOptions
-) -> None:
-    number = 0
-    with Progress(f"reading {Path(name).name}", n_rows, "rows", options.show_progress) as progress:
+def _batch_records(batches: Iterable[Any], progress: Progress) -> Iterator[NumberedRecord]:
+    numbers = itertools.count(1)
+    with progress:
         for batch in batches:
-            for record in batch.to_pylist():
-                number += 1
-                if options.time and hasattr(record[options.time], "isoformat"):
-                    record[options.time] = record[options.time].isoformat()
-                try:
-                    builder.add_row(*parse_record(record, options))
-                except BadRow as bad:
-                    builder.report.add(name, number, bad.what, bad.expected, unit="row")
             progress.advance(batch.num_rows)
+            for values in zip(*map(_to_list, batch.columns), strict=True):
+                yield next(numbers), dict(zip(batch.schema.names, values, strict=True))
+
+
+def _to_list(column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:  # a bad text must not make the whole batch fail
+        values = column.cast("large_binary").to_pylist()
+        return [value if value is None else value.decode(errors="surrogateescape") for value in values]
+    except ValueError:  # without pandas, there is no Python type for nanoseconds
+        return column.cast("string").to_pylist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,9 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
+from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
+from shortlist.data.records import BadRow, NumberedRecord, parse_record
 from shortlist.kernels.ragged import first_in_row
 from shortlist.text.texts import Texts
 
@@ -41,6 +43,16 @@ class DatasetBuilder:
         if time is not None:
             self._times.append(time)
         self.add_rows([text], labels, [len(labels)])
+
+    def add_records(
+        self, records: Iterable[NumberedRecord], name: str, options: ReadOptions, unit: str = "line"
+    ) -> None:
+        """Add numbered records from the source of this name; bad ones go to the report."""
+        for number, record in records:
+            try:
+                self.add_row(*parse_record(record, options))
+            except BadRow as bad:
+                self.report.add(name, number, bad.what, bad.expected, unit)
 
     def add_rows(self, texts: Sequence[str], labels: Sequence[str], label_counts: Sequence[int]) -> None:
         """Add several rows: their texts, the labels of all of them, and the number of labels per text."""

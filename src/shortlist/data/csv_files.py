@@ -5,16 +5,12 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from shortlist.data.builder import DatasetBuilder
-from shortlist.data.lines import LONGEST_LINE, line_blocks
+from shortlist.data.lines import LONGEST_LINE
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import VALID_TEXT, BadRow, parse_record, split_labels
+from shortlist.data.records import VALID_TEXT, BadRow, NumberedRecord
 from shortlist.errors import DataError
-from shortlist.streams import stream_name
 from shortlist.text.texts import is_valid_text
 
 LABEL_SEPARATOR = ";"
@@ -24,24 +20,9 @@ MAX_LINES_PER_RECORD = 10_000
 MAX_RECORD_SIZE = 1 << 20
 
 
-def read_csv(path: str | Path, builder: DatasetBuilder, options: ReadOptions, separator: str) -> None:
-    name = stream_name(path)
-    label_separator = options.label_separator or LABEL_SEPARATOR
-    options = replace(options, label_separator=label_separator)
-    for number, record in csv_records(line_blocks(path, builder.report, options), name, options, separator):
-        try:
-            if isinstance(record, BadRow):
-                raise record
-            if options.weights:
-                record[options.weights] = _parse_weights(record[options.weights], label_separator)
-            builder.add_row(*parse_record(record, options))
-        except BadRow as bad:
-            builder.report.add(name, number, bad.what, bad.expected)
-
-
 def csv_records(
     blocks: Iterator[tuple[bytes, int]], name: str, options: ReadOptions, separator: str
-) -> Iterator[tuple[int, dict[str, Any] | BadRow]]:
+) -> Iterator[NumberedRecord]:
     """The number of the first line of each record, and the record or why it is not valid."""
     separator = options.separator or separator
     csv.field_size_limit(LONGEST_LINE)
@@ -157,10 +138,3 @@ def _default_columns(first: list[str], options: ReadOptions, name: str) -> list[
             "If the columns have another separator, set separator= (--separator)."
         )
     return columns + [f"column {i + 1}" for i in range(len(columns), len(first))]
-
-
-def _parse_weights(value: str, separator: str) -> list[float]:
-    try:
-        return [float(weight) for weight in split_labels(value, separator)]
-    except ValueError:
-        raise BadRow(f"the weights are {value[:60]!r}", f"numbers separated by {separator!r}") from None

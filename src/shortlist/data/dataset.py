@@ -27,7 +27,7 @@ class Dataset:
     labels          label ids per text: positions in `label_names`
     label_names     the labels as the user gave them
     display_names   what labels mean, if they are codes: {label: name}
-    features        a matrix with one row per text, for data sets without texts
+    features        a matrix with one row per text, for data sets without texts: a numpy array, or sparse (scipy)
     label_features  a matrix with one row per label
     times           one time per text, for splitting by time
     filter_pairs    (text, label) pairs that evaluation ignores
@@ -76,6 +76,24 @@ class Dataset:
     @property
     def n_labels(self) -> int:
         return len(self.label_names)
+
+    @property
+    def input_kind(self) -> str:
+        """What there is to learn from: "texts", or "sparse" or "dense" features.
+
+        A sparse matrix of which half is not zero is a dense one that was stored as sparse.
+        """
+        if self.features is None:
+            return "texts"
+        is_sparse = sparse.issparse(self.features) and 2 * self.features.nnz < np.prod(self.features.shape, dtype=float)
+        return "sparse" if is_sparse else "dense"
+
+    @property
+    def longest_row(self) -> int:
+        """The largest number of columns that a row of sparse features has; 0 for everything else."""
+        if self.input_kind != "sparse":
+            return 0
+        return int(np.diff(sparse.csr_array(self.features).indptr).max(initial=1))
 
     @cached_property
     def label_frequencies(self) -> np.ndarray:
@@ -134,6 +152,15 @@ class Dataset:
             times=None if self.times is None else self.times[rows],
             filter_pairs=None if self.filter_pairs is None else _take_pairs(self.filter_pairs, rows),
         )
+
+    def with_features(self, features: Any) -> Dataset:
+        """The same labels with features in place of the texts, one row per text.
+
+        >>> Dataset.from_lists(["red shoes"], [["shoes"]]).with_features(np.array([[0.5, 1.5]])).input_kind
+        'dense'
+        """
+        empty = Texts(np.zeros(0, np.uint8), np.zeros(len(self) + 1, np.int64))
+        return replace(self, texts=empty, features=features)
 
     def relabelled(self, label_names: list[str]) -> Dataset:
         """The same texts with another list of labels; pairs whose label is not in the list are dropped."""

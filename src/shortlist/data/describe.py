@@ -14,14 +14,15 @@ import msgspec
 import numpy as np
 
 from shortlist import tables
-from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import FREQUENCY_STEPS, LABEL_STEPS, WORD_STEPS, chart, histogram, side_by_side
 from shortlist.kernels.strings import StringTable
+from shortlist.text.tokenizer import Tokenizer
+from shortlist.text.vocabulary import number_words
 
 Part = dict[str, Any]
 
-TEXTS_PER_BLOCK = 16_384
 CHART_WIDTH = 24
 NONE = "–"
 PAPER_COLUMNS = ("N train", "N test", "L", "points/label", "labels/point", "≤4 words", "≤8 words")
@@ -155,60 +156,46 @@ def describe(train: Dataset, test: Dataset | None = None, validation: Dataset | 
     """
     given = {"train": train, "validation": validation, "test": test}
     datasets = {name: dataset for name, dataset in given.items() if dataset is not None}
-    vocabulary = StringTable()
-    indexes = {name: _TextIndex.build(dataset, vocabulary) for name, dataset in datasets.items()}
+    tables = [StringTable() for _ in range(3)]
+    ids = {name: _TextIds.build(dataset, tables) for name, dataset in datasets.items()}
     parts = {}
     for name, dataset in datasets.items():
-        parts[name] = _describe_part(dataset, indexes[name])
+        parts[name] = _describe_part(dataset, ids[name])
         if name != "train":
-            parts[name]["against_train"] = _compare(dataset, indexes[name], train, indexes["train"])
+            parts[name]["against_train"] = _compare(dataset, ids[name], train, ids["train"])
     return Description(parts, _warnings(datasets))
 
 
 @dataclass(frozen=True, eq=False)
-class _TextIndex:
-    """The word ids of a part, and its distinct texts and word sequences."""
+class _TextIds:
+    """The word ids of a part, and one id per text, the same for equal texts and for equal word sequences."""
 
-    word_ids: Ragged
-    texts: StringTable
-    sequences: StringTable
+    words: Ragged
+    texts: np.ndarray
+    sequences: np.ndarray
 
     @staticmethod
-    def build(dataset: Dataset, vocabulary: StringTable) -> _TextIndex | None:
+    def build(dataset: Dataset, tables: list[StringTable]) -> _TextIds | None:
+        """Number words, texts and sequences by tables that all parts share; None for a data set with features."""
         if dataset.features is not None:
             return None
-        index = _TextIndex(_word_ids(dataset, vocabulary), StringTable(), StringTable())
-        index.texts.add(dataset.texts.buffer, dataset.texts.offsets)
-        index.sequences.add(*index.sequence_bytes())
-        return index
-
-    def sequence_bytes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The word ids of each text as bytes, equal for texts with the same words in the same order."""
-        return self.word_ids.values.view(np.uint8), self.word_ids.indptr * self.word_ids.values.itemsize
-
-
-def _word_ids(dataset: Dataset, vocabulary: StringTable) -> Ragged:
-    """The words of each text, numbered by a table of all words that the parts share."""
-    # Imported here because `text` imports `data`; only the description needs the opposite direction.
-    from shortlist.text.tokenizer import Tokenizer
-
-    tokenizer = Tokenizer()
-    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(dataset), TEXTS_PER_BLOCK):
-        words, ends, words_per_text = tokenizer.split_texts(dataset.texts[start : start + TEXTS_PER_BLOCK])
-        ids.append(vocabulary.add(words, np.concatenate([np.zeros(1, np.int64), ends])))
-        counts.append(words_per_text)
-    return Ragged(counts_to_indptr(np.concatenate(counts)), np.concatenate(ids))
+        words, texts, sequences = tables
+        ids = number_words(dataset.texts, Tokenizer(), words)
+        return _TextIds(
+            ids,
+            texts.add(dataset.texts.buffer, dataset.texts.offsets),
+            sequences.add(ids.values.view(np.uint8), ids.indptr * ids.values.itemsize),
+        )
 
 
-def _describe_part(dataset: Dataset, index: _TextIndex | None) -> Part:
+def _describe_part(dataset: Dataset, ids: _TextIds | None) -> Part:
     frequencies = dataset.label_frequencies[dataset.label_frequencies > 0]
     return {
         "texts": len(dataset),
         "labels": dataset.n_labels,
         "labels_that_occur": len(frequencies),
         "pairs": len(dataset.labels.values),
-        "words": _describe_words(dataset, index) if index else None,
+        "words": _describe_words(dataset, ids) if ids else None,
         "labels_per_text": _distribution(dataset.labels.counts, LABEL_STEPS),
         "texts_per_label": _distribution(frequencies, FREQUENCY_STEPS),
         "share_of_labels_with_1_text": _share(frequencies <= 1),
@@ -219,17 +206,17 @@ def _describe_part(dataset: Dataset, index: _TextIndex | None) -> Part:
     }
 
 
-def _describe_words(dataset: Dataset, index: _TextIndex) -> dict[str, Any]:
-    counts = index.word_ids.counts
+def _describe_words(dataset: Dataset, ids: _TextIds) -> dict[str, Any]:
+    counts = ids.words.counts
     return {
         "per_text": _distribution(counts, WORD_STEPS),
-        "distinct": int(np.count_nonzero(np.bincount(index.word_ids.values))),
+        "distinct": int(np.count_nonzero(np.bincount(ids.words.values))),
         "share_with_at_most_4": _share(counts <= 4),
         "share_with_at_most_8": _share(counts <= 8),
         "empty_texts": int(np.count_nonzero(dataset.texts.sizes == 0)),
         "texts_without_words": int(np.count_nonzero(counts == 0)),
-        "repeated_texts": len(dataset) - len(index.texts),
-        "repeated_word_sequences": len(dataset) - len(index.sequences),
+        "repeated_texts": len(dataset) - len(np.unique(ids.texts)),
+        "repeated_word_sequences": len(dataset) - len(np.unique(ids.sequences)),
     }
 
 
@@ -244,13 +231,11 @@ def _share(mask: np.ndarray) -> float:
     return float(mask.mean()) if len(mask) else 0.0
 
 
-def _compare(
-    part: Dataset, index: _TextIndex | None, train: Dataset, train_index: _TextIndex | None
-) -> dict[str, int | None]:
+def _compare(part: Dataset, ids: _TextIds | None, train: Dataset, train_ids: _TextIds | None) -> dict[str, int | None]:
     texts_in_train = sequences_in_train = None
-    if index and train_index:
-        texts_in_train = int(np.sum(train_index.texts.find(part.texts.buffer, part.texts.offsets) >= 0))
-        sequences_in_train = int(np.sum(train_index.sequences.find(*index.sequence_bytes()) >= 0))
+    if ids and train_ids:
+        texts_in_train = int(np.isin(ids.texts, train_ids.texts).sum())
+        sequences_in_train = int(np.isin(ids.sequences, train_ids.sequences).sum())
     known = {name for name, count in zip(train.label_names, train.label_frequencies, strict=True) if count}
     is_known = np.asarray([name in known for name in part.label_names], bool)
     pair_is_known = is_known[part.labels.values]

@@ -6,9 +6,7 @@ dictionary and checked field by field, which gives better error messages.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,11 @@ import msgspec
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import VALID_TEXT, BadRow, parse_record
+from shortlist.data.records import VALID_TEXT, BadRow, NumberedRecord
 from shortlist.streams import stream_name
 
 # Few enough for the rows of a batch to stay in the processor's cache.
 LINES_PER_BATCH = 256
-LONE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) -> None:
@@ -34,12 +31,8 @@ def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) 
             if decode is not None and _add_common_lines(batch, decode, builder):
                 continue
             for number, line in enumerate(batch, first + start):
-                if not line.strip() or (decode is not None and _add_common_lines([line], decode, builder)):
-                    continue
-                try:
-                    builder.add_row(*parse_record(decode_line(line, number), options))
-                except BadRow as bad:
-                    builder.report.add(stream_name(path), number, bad.what, bad.expected)
+                if decode is None or not _add_common_lines([line], decode, builder):
+                    builder.add_records(json_records([line], number), stream_name(path), options)
 
 
 def _typed_decoder(options: ReadOptions) -> Callable[[bytes], Any] | None:
@@ -69,6 +62,16 @@ def _add_common_lines(lines: list[bytes], decode: Callable[[bytes], Any], builde
     return True
 
 
+def json_records(lines: list[bytes], first: int) -> Iterator[NumberedRecord]:
+    """The number of each line that is not blank, and its value or why it has none; `first` is the first number."""
+    for number, line in enumerate(lines, first):
+        if line.strip():
+            try:
+                yield number, decode_line(line, number)
+            except BadRow as bad:
+                yield number, bad
+
+
 def decode_line(line: bytes, number: int | None = None) -> Any:
     """The value of a line of JSON; `number` is its line number."""
     if number == 1 and line.lstrip().startswith(b"["):
@@ -80,15 +83,4 @@ def decode_line(line: bytes, number: int | None = None) -> Any:
     except (msgspec.DecodeError, RecursionError) as error:
         if b"\0" in line:
             raise BadRow("the line contains NUL bytes", VALID_TEXT) from None
-        if LONE_SURROGATE.search(line) and _is_valid_otherwise(line):
-            raise BadRow("an escape such as \\ud83d lacks its other half", VALID_TEXT) from None
         raise BadRow(f"not valid JSON ({error})", "one JSON object per line") from None
-
-
-def _is_valid_otherwise(line: bytes) -> bool:
-    """Whether Python's parser, which accepts lone surrogates, finds no other error."""
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True

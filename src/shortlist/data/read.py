@@ -6,22 +6,24 @@ A folder is either a benchmark with a train, validation and test part, or a set 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shortlist.data import repository
-from shortlist.data.arrow import read_frame, read_parquet
+from shortlist.data.arrow import frame_records, parquet_records
 from shortlist.data.builder import DatasetBuilder
-from shortlist.data.csv_files import SEPARATORS, read_csv
+from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS, csv_records
 from shortlist.data.dataset import Dataset
 from shortlist.data.jsonl import read_jsonl
 from shortlist.data.label_names import FILE_NAMES, find_label_names, read_label_names
+from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
-from shortlist.data.records import BadRow, parse_record
+from shortlist.data.records import BadRow, NumberedRecord
 from shortlist.errors import DataError, OptionError
-from shortlist.streams import COMPRESSED_SUFFIXES, STANDARD_INPUT
+from shortlist.streams import COMPRESSED_SUFFIXES, STANDARD_INPUT, stream_name
 
 FORMATS = {
     ".jsonl": "jsonl",
@@ -59,9 +61,10 @@ def read(source: Any, part: str | None = None, *, format: str | None = None, **o
         return source
     builder = DatasetBuilder(ReadReport(read_options.on_error))
     if hasattr(source, "__arrow_c_stream__"):
-        read_frame(source, builder, read_options)
+        name = f"the {type(source).__module__.split('.')[0]} table"
+        builder.add_records(frame_records(source, read_options, name), name, read_options, "row")
     elif isinstance(source, Iterable):
-        _read_rows(source, builder, read_options)
+        builder.add_records(_list_records(source, read_options), "the list", read_options, "item")
     else:
         raise DataError(
             f"cannot read from {type(source).__name__}; expected a path, a list of (text, labels), or a data frame."
@@ -71,13 +74,15 @@ def read(source: Any, part: str | None = None, *, format: str | None = None, **o
 
 def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
     """Add the rows of one file to the builder."""
-    format = format or format_of(Path(path)) or "jsonl"
+    format, name = format or format_of(Path(path)) or "jsonl", stream_name(path)
     if format == "jsonl":
         read_jsonl(path, builder, options)
     elif format in SEPARATORS:
-        read_csv(path, builder, options, SEPARATORS[format])
+        options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
+        blocks = line_blocks(path, builder.report, options)
+        builder.add_records(csv_records(blocks, name, options, SEPARATORS[format]), name, options)
     elif format == "parquet":
-        read_parquet(path, builder, options)
+        builder.add_records(parquet_records(path, options), name, options, "row")
     else:
         raise OptionError(f"format {format!r} is unknown; choose jsonl, csv, tsv or parquet.")
 
@@ -186,15 +191,12 @@ def _find_shards(folder: Path, format: str | None) -> list[Path]:
     return shards
 
 
-def _read_rows(rows: Iterable[Any], builder: DatasetBuilder, options: ReadOptions) -> None:
+def _list_records(rows: Iterable[Any], options: ReadOptions) -> Iterator[NumberedRecord]:
     for number, row in enumerate(rows, start=1):
-        try:
-            if isinstance(row, Mapping):
-                record = dict(row)
-            elif isinstance(row, (tuple, list)) and len(row) == 2:
-                record = {str(options.text): row[0], str(options.labels): row[1]}
-            else:
-                raise BadRow(f"an item of type {type(row).__name__}", "(text, labels) pairs or dictionaries")
-            builder.add_row(*parse_record(record, options))
-        except BadRow as bad:
-            builder.report.add("the list", number, bad.what, bad.expected, unit="item")
+        if isinstance(row, Mapping):
+            yield number, dict(row)
+        elif isinstance(row, (tuple, list)) and len(row) == 2:
+            yield number, {str(options.text): row[0], str(options.labels): row[1]}
+        else:
+            what = f"an item of type {type(row).__name__}"
+            yield number, BadRow(what, "(text, labels) pairs or dictionaries")

@@ -10,6 +10,9 @@ from typing import Any
 from shortlist.data.options import ReadOptions
 from shortlist.text.texts import is_valid_text
 
+# The number of a line or row, and its record, or a `BadRow` that says why there is none.
+NumberedRecord = tuple[int, Any]
+
 VALID_TEXT = "UTF-8 text (for another encoding, set for example encoding='cp1252' or --encoding cp1252)"
 MAX_WEIGHT = 3.4e38  # of float32
 MAX_FIELDS_SHOWN = 20
@@ -29,8 +32,10 @@ def parse_record(record: Any, options: ReadOptions) -> tuple[str, list[str], lis
     text = check_text(record[options.text], options.text) if options.text else ""
     labels, weights = _check_labels(record[options.labels], options) if options.labels else ([], None)
     if options.weights:
-        weights = check_weights(record[options.weights], labels, options.weights)
-    time = record[options.time] if options.time else None
+        weights = check_weights(record[options.weights], labels, options.weights, options.label_separator)
+    time: Any = record[options.time] if options.time else None
+    if hasattr(time, "isoformat"):
+        time = time.isoformat()
     if options.time and not isinstance(time, (str, int, float)):
         raise BadRow(f"{options.time!r} is not a time", "a number or an ISO date such as 2024-05-31")
     return text, labels, weights, time
@@ -38,6 +43,8 @@ def parse_record(record: Any, options: ReadOptions) -> tuple[str, list[str], lis
 
 def check_fields(record: Any, options: ReadOptions) -> None:
     """Every field that will be read must exist."""
+    if isinstance(record, BadRow):
+        raise record
     if not isinstance(record, dict):
         labels = f', "{options.labels}": […]' if options.labels else ""
         raise BadRow("the line is not an object", f'an object such as {{"{options.text}": …{labels}}}')
@@ -55,12 +62,12 @@ def check_text(value: Any, field: str) -> str:
 
 
 def check_id(value: Any, field: str) -> Any:
-    """An id is kept as it is: a string, a number, true, false or null."""
-    if isinstance(value, str):
-        return _check_string(value, f"{field!r}")
-    if value is not None and not isinstance(value, (int, float)):
+    """An id is kept as it is: a string, a number, true, false or null. What JSON lacks, such as dates, is a string."""
+    if isinstance(value, (list, dict, bytes)):
         raise BadRow(f"{field!r} is {_describe_type(value)}", "a string or a number as id")
-    return value
+    if value is None or isinstance(value, (int, float)):
+        return value
+    return _check_string(str(value), f"{field!r}")
 
 
 def check_label(value: Any) -> str:
@@ -74,7 +81,12 @@ def check_label(value: Any) -> str:
     return str(int(value))
 
 
-def check_weights(value: Any, labels: Sequence[Any], field: str) -> list[float]:
+def check_weights(value: Any, labels: Sequence[Any], field: str, separator: str | None = None) -> list[float]:
+    if isinstance(value, str) and separator:
+        try:
+            value = [float(weight) for weight in split_labels(value, separator)]
+        except ValueError:
+            raise BadRow(f"the weights are {value[:60]!r}", f"numbers separated by {separator!r}") from None
     if not _is_list(value):
         raise BadRow(f"{field!r} is {_describe_type(value)}", "a list of numbers, one per label")
     if len(value) != len(labels):

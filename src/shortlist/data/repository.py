@@ -3,7 +3,7 @@
 | variant | files of the training part |
 |---|---|
 | single file | `train.txt`: header `N D L`, then `label,label column:value column:value` |
-| pair | `trn_X_Xf.txt` (features) and `trn_X_Y.txt` (labels), header `N D`; also as `.npz` matrices |
+| pair | `trn_X_Xf.txt` (features) and `trn_X_Y.txt` (labels), header `N D`; also as `.npz`, dense features as `.npy` |
 | raw JSON | `trn.json.gz` with `title`, `target_ind`, `target_rel`; the labels' own texts in `lbl.json.gz` |
 | raw text | one text per line (`trn.raw.txt`, `trn_X.txt`, `train_raw_texts.txt`, `X.trn.txt`) beside label files |
 
@@ -24,8 +24,9 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.builder import count_empty_rows, drop_repeated_labels
 from shortlist.data.dataset import Dataset
+from shortlist.data.feature_rows import open_matrix
 from shortlist.data.jsonl import decode_line
-from shortlist.data.lines import first_line, line_blocks
+from shortlist.data.lines import first_line, numbered_lines
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.records import VALID_TEXT, BadRow, check_label, check_text, check_weights, shorten
@@ -40,7 +41,15 @@ FILE_NAMES = {
     "json": ["{0}.json"],
     "labels": ["{0}_X_Y.txt", "{0}_X_Y.npz", "Y.{0}.npz", "{0}_Y.npz", "{0}_labels.txt", "{0}.labels.txt"],
     "single": ["{0}.txt", "*_{0}.txt"],
-    "features": ["{0}_X_Xf.txt", "{0}_X_Xf.npz", "X.{0}.npz", "{0}_X.npz", "X.{0}.tfidf.npz"],
+    "features": [
+        "{0}_X_Xf.txt",
+        "{0}_X_Xf.npz",
+        "X.{0}.npz",
+        "{0}_X.npz",
+        "X.{0}.tfidf.npz",
+        "{0}_X_Xf.npy",
+        "X.{0}.npy",
+    ],
     "texts": ["{0}.raw.txt", "{0}_raw_texts.txt", "{0}_texts.txt", "{0}_X.txt", "X.{0}.txt", "raw/{0}_X.txt"],
 }
 LABEL_TEXTS = ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt")
@@ -66,7 +75,7 @@ def read_part(folder: Path, part: str, options: ReadOptions) -> Dataset:
         dataset, bad_rows = _read_single(path, report, options)
     else:
         raise DataError(f"{folder}: found no {part} part in any of the Repository's variants.")
-    if part == "test" and (filter_file := _first_existing(folder, "filter_labels_test.txt")):
+    if part == "test" and (filter_file := next(_existing(folder, "filter_labels_test.txt"), None)):
         dataset.filter_pairs = read_filter_pairs(filter_file, dataset, report, options)
     return _drop_bad_rows(dataset, bad_rows)
 
@@ -81,8 +90,10 @@ def read_single_file(path: Path, options: ReadOptions) -> Dataset:
     return _drop_bad_rows(*_read_single(path, ReadReport(options.on_error), options))
 
 
-def read_matrix(path: Path, report: ReadReport, options: ReadOptions) -> tuple[sparse.csr_array, np.ndarray]:
-    """A matrix from `.npz` or sparse text, and its bad rows, which are empty. Repeated entries are added up."""
+def read_matrix(path: Path, report: ReadReport, options: ReadOptions) -> tuple[Any, np.ndarray]:
+    """A matrix from `.npy`, `.npz` or sparse text, and its bad rows, which are empty. Repeated entries are added up."""
+    if path.suffix == ".npy":
+        return np.asarray(open_matrix(path)), NO_ROWS
     matrix, bad_rows = _read_entries(path, report, options)
     matrix.sum_duplicates()
     return matrix, bad_rows
@@ -91,7 +102,7 @@ def read_matrix(path: Path, report: ReadReport, options: ReadOptions) -> tuple[s
 def read_filter_pairs(path: Path, dataset: Dataset, report: ReadReport, options: ReadOptions) -> np.ndarray:
     """`filter_labels_test.txt`: the number of a text and the number of a label per line."""
     pairs = []
-    for number, line in _numbered_lines(path, report, options):
+    for number, line in numbered_lines(path, report, options):
         fields = line.split()
         pair = [int(field) for field in fields if field.isdigit() and len(field) < MAX_DIGITS]
         if len(fields) == len(pair) == 2 and pair[0] < len(dataset) and pair[1] < dataset.n_labels:
@@ -109,31 +120,23 @@ def is_repository_json(path: Path) -> bool:
 def _find(folder: Path, part: str, kind: str) -> Path | None:
     """The file of a part that holds its texts, labels or features, or all of them."""
     for name in FILE_NAMES[kind]:
-        for prefix in PREFIXES[part]:
-            for suffix in ("", *COMPRESSED_SUFFIXES):
-                for path in sorted(folder.glob(name.format(prefix) + suffix)):
-                    if kind == "json" and not is_repository_json(path):
-                        continue
-                    if kind == "single" and not has_header(path, 3):
-                        continue
-                    return path
+        for path in _existing(folder, *(name.format(prefix) for prefix in PREFIXES[part])):
+            if (kind != "json" or is_repository_json(path)) and (kind != "single" or has_header(path, 3)):
+                return path
     return None
 
 
-def _first_existing(folder: Path, *names: str) -> Path | None:
-    paths = (folder / (name + suffix) for name in names for suffix in ("", *COMPRESSED_SUFFIXES))
-    return next((path for path in paths if path.is_file()), None)
-
-
-def _numbered_lines(path: Path, report: ReadReport, options: ReadOptions) -> Iterator[tuple[int, bytes]]:
-    for lines, first in line_blocks(path, report, options):
-        yield from enumerate(lines.split(b"\n")[:-1], first)
+def _existing(folder: Path, *patterns: str) -> Iterator[Path]:
+    """The files that match, compressed or not, in the order of the patterns."""
+    for pattern in patterns:
+        for suffix in ("", *COMPRESSED_SUFFIXES):
+            yield from filter(Path.is_file, sorted(folder.glob(pattern + suffix)))
 
 
 def _read_single(path: Path, report: ReadReport, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
-    rows = read_sparse_text(path, report, options, with_labels=True)
-    _check_label_count(path, rows.n_labels)
-    return _assemble(None, rows.labels, rows.n_labels, rows.matrix, report), rows.bad_rows
+    features, labels, n_labels, bad_rows = read_sparse_text(path, report, options, with_labels=True)
+    _check_label_count(path, n_labels)
+    return _assemble(None, labels, n_labels, features, report), bad_rows
 
 
 def _read_json(path: Path, folder: Path, report: ReadReport, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
@@ -162,7 +165,7 @@ def _json_rows(
     path: Path, report: ReadReport, options: ReadOptions, parse: Callable[[Any], Row]
 ) -> Iterator[Row | None]:
     """What `parse` returns for each record; None for a bad one, so that the others keep their numbers."""
-    for number, line in _numbered_lines(path, report, options):
+    for number, line in numbered_lines(path, report, options):
         if line.strip():
             try:
                 yield parse(decode_line(line))
@@ -185,7 +188,7 @@ def _parse_text(record: Any, max_labels: int) -> tuple[str, list[int], list[floa
 
 def _read_label_json(folder: Path, report: ReadReport, options: ReadOptions) -> tuple[list[str], dict[str, str]]:
     """The names (`uid`) and titles of the labels from `lbl.json`, if it exists."""
-    path = _first_existing(folder, "lbl.json")
+    path = next(_existing(folder, "lbl.json"), None)
     if path is None:
         return [], {}
     # A bad label keeps its number: targets are positions in this file.
@@ -225,12 +228,12 @@ def _read_pair(
             "line by line, the two must belong together."
         )
     dataset = _assemble(texts, labels, n_labels, features, report)
-    if path := _first_existing(folder, "lbl_X_Xf.txt", "lbl_X_Xf.npz"):
+    if path := next(_existing(folder, "lbl_X_Xf.txt", "lbl_X_Xf.npz"), None):
         dataset.label_features, _ = read_matrix(path, report, options)
         _check_one_row_per_label(path, dataset.label_features.shape[0], n_labels)
     if names is not None:
         dataset.label_names = names
-    elif path := _first_existing(folder, *LABEL_TEXTS):
+    elif path := next(_existing(folder, *LABEL_TEXTS), None):
         titles = _read_text_lines(path, report, options)
         _check_one_row_per_label(path, len(titles), n_labels)
         dataset.display_names = dict(zip(dataset.label_names, titles, strict=True))
@@ -257,8 +260,8 @@ def _read_label_file(
 def _read_entries(path: Path, report: ReadReport, options: ReadOptions) -> tuple[sparse.csr_array, np.ndarray]:
     """A matrix with its entries in the order of the file, repeats included, and its bad rows."""
     if path.suffix != ".npz":
-        rows = read_sparse_text(path, report, options)
-        return rows.matrix, rows.bad_rows
+        matrix, _, _, bad_rows = read_sparse_text(path, report, options)
+        return matrix, bad_rows
     try:
         return sparse.csr_array(sparse.load_npz(path)), NO_ROWS
     except Exception as error:  # noqa: BLE001 - scipy, numpy and zipfile each raise their own kinds
@@ -268,7 +271,7 @@ def _read_entries(path: Path, report: ReadReport, options: ReadOptions) -> tuple
 def _read_text_lines(path: Path, report: ReadReport, options: ReadOptions) -> Texts:
     """One text per line. With on_error="skip", invalid bytes are replaced by � and the text is kept."""
     texts: list[str] = []
-    for number, line in _numbered_lines(path, report, options):
+    for number, line in numbered_lines(path, report, options):
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -295,7 +298,7 @@ def _drop_unit_weights(labels: Ragged) -> Ragged:
 def _assemble(texts: Texts | None, labels: Ragged, n_labels: int, features: Any, report: ReadReport) -> Dataset:
     if texts is None:
         texts = Texts(np.zeros(0, np.uint8), np.zeros(features.shape[0] + 1, np.int64))
-    if features is not None:
+    if sparse.issparse(features):
         features.sum_duplicates()
     labels = drop_repeated_labels(labels, n_labels, report)
     return Dataset(texts, labels, [str(label) for label in range(n_labels)], features=features, report=report)

@@ -130,16 +130,21 @@ def labels_of_centres(found, cosines, owner, has_several, ids, similarities):
 
 @parallel_kernel(rows="found", minimum=64)
 def merge_neighbours(
-    begin, end, found, cosines, owner, texts, text_cosines, indptr, labels, share, n_labels, ids, similarities, votes
-):
+    begin, end, found, cosines, owner, texts, text_cosines, indptr, labels, share, as_sums, n_labels, ids, similarities,
+    votes,
+):  # fmt: skip
     """One list of candidates from the nearest centres of labels and the nearest texts.
 
-    Texts vote for their labels with the fourth power of their cosine; votes are fractions of all votes. Labels are
-    ranked by `share` · votes + (1 - `share`) · cosine. A label that only texts named gets the smallest cosine found.
+    Texts vote for their labels with the fourth power of their cosine; votes are fractions of all votes. A label that
+    only texts named gets the smallest cosine found. Or, if `as_sums`: texts vote with their cosine; votes are fractions
+    of the most voted label's; a label that only texts named has a cosine of 0. Labels are ranked by `share` · votes +
+    (1 - `share`) · cosine.
     """
     place = np.full(n_labels, -1, np.int32)
-    most = found.shape[1] + texts.shape[1] * 8
     for query in range(begin, end):
+        most = found.shape[1]
+        for text in texts[query]:
+            most += indptr[text + 1] - indptr[text] if text >= 0 else 0
         names, cosine, vote = np.empty(most, np.int32), np.empty(most, np.float32), np.zeros(most, np.float32)
         n, least = 0, np.float32(1)
         for i in range(found.shape[1]):
@@ -150,20 +155,22 @@ def merge_neighbours(
             if place[label] < 0:
                 place[label], names[n], cosine[n] = n, label, cosines[query, i]
                 n += 1
+        if as_sums:
+            least = np.float32(0)
         total = np.float32(0)
         for i in range(texts.shape[1]):
             if texts[query, i] < 0 or text_cosines[query, i] <= 0:
                 continue
-            weight = text_cosines[query, i] ** 4
+            weight = text_cosines[query, i] if as_sums else text_cosines[query, i] ** 4
             total += weight
             for at in range(indptr[texts[query, i]], indptr[texts[query, i] + 1]):
                 label = labels[at]
                 if place[label] < 0:
-                    if n == most:
-                        continue
                     place[label], names[n], cosine[n] = n, label, least
                     n += 1
                 vote[place[label]] += weight
+        if as_sums and n > 0:
+            total = vote[:n].max()
         merged = np.empty(n, np.float32)
         for j in range(n):
             place[names[j]] = -1

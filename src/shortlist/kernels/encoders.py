@@ -17,19 +17,21 @@ FLAT = np.float32(4)  # erf is 1 in float32 from here on
 
 
 @parallel_kernel(rows="sums", minimum=64, fastmath=FAST)
-def sum_words(begin, end, indptr, words, row_of_word, vectors, scales, idf, max_words, sums):
-    """The sum of each text's word vectors, weighted by `idf`; the weights of a text are scaled to length 1."""
+def sum_words(begin, end, indptr, words, weights, row_of_word, vectors, scales, idf, max_words, sums):
+    """The sum of each text's word vectors, weighted by `idf` and by `weights`, if there are any; scaled to length 1."""
+    ones = len(weights) == 0
     for text in range(begin, end):
         first = indptr[text]
         last = min(indptr[text + 1], first + max_words)
         square = np.float32(0)
         for i in range(first, last):
-            square += idf[words[i]] ** 2
+            square += (idf[words[i]] if ones else idf[words[i]] * weights[i]) ** 2
         scale = 1 / max(np.sqrt(square), np.float32(1e-6))
         sums[text] = 0
         for i in range(first, last):
             row = row_of_word[words[i]]
-            factor, vector = scale * idf[words[i]] * scales[row], vectors[row]
+            weight = idf[words[i]] if ones else idf[words[i]] * weights[i]
+            factor, vector = scale * weight * scales[row], vectors[row]
             for j in range(len(vector)):
                 sums[text, j] += factor * np.float32(vector[j])
 
@@ -55,6 +57,14 @@ def _gelu(x):
     below = below * s + np.float32(-1.42647390514189e-02)
     half = np.float32(0.5) * x
     return half + half * (z * above / below)
+
+
+@kernel(fastmath=FUSED, error_model="numpy")
+def gelu_rows(x):
+    """GELU of a matrix, in place."""
+    for row in x:
+        for i in range(len(row)):
+            row[i] = _gelu(row[i])
 
 
 @kernel(fastmath=FUSED, error_model="numpy")

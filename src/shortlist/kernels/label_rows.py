@@ -14,7 +14,8 @@ from shortlist.kernels.classifier import dots
 from shortlist.kernels.compile import FAST, kernel
 from shortlist.kernels.threads import parallel_kernel
 
-# As in Adam: squared gradients are averaged over about 1,000 steps, and epsilon is added to their root.
+# As in Adam: gradients are averaged over about 10 steps, their squares over about 1,000; epsilon is added to the root.
+MOMENTUM = 10
 MEMORY = 1000
 EPSILON = np.float32(1e-8)
 
@@ -80,11 +81,25 @@ def _add_rows(target, factors, rows, which):
 
 # Inlined for the same reason as `dot`.
 @kernel(fastmath=FAST, error_model="numpy", forceinline=True)
-def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rate):
-    """Update a row and its bias, each with its gradient divided by the root of its mean square.
+def move_row(weights, biases, state, row, gradient, bias_gradient, rates):
+    """Update a row and its bias. The length of `state` says how, when this is compiled.
+
+    state  of three arrays: `row_adam`; of four: `adam`
+    rates  the learning rate, that of the bias (0: it stays), and epsilon
+    """
+    if len(state) == 3:
+        row_adam(weights, biases, state[0], state[1], state[2], row, gradient, bias_gradient, rates)
+    else:
+        adam(weights, biases, state[0], state[1], state[2], state[3], row, gradient, bias_gradient, rates)
+
+
+@kernel(fastmath=FAST, error_model="numpy", forceinline=True)
+def row_adam(weights, biases, mean_squares, bias_squares, seen, row, gradient, bias_gradient, rates):
+    """Divide the gradient of a row, and that of its bias, by the root of its mean square.
 
     The mean is over all steps that saw the row; after `MEMORY` steps it is an exponential moving average.
     """
+    rate, bias_rate, epsilon = rates
     seen[row] += 1
     share = np.float32(max(1 / MEMORY, 1 / seen[row]))
     square = np.float32(0)
@@ -92,10 +107,24 @@ def move_row(weights, biases, mean_squares, bias_squares, seen, row, gradient, b
         square += gradient[i] * gradient[i]
     mean_squares[row] += share * (square / np.float32(len(gradient)) - mean_squares[row])
     bias_squares[row] += share * (bias_gradient * bias_gradient - bias_squares[row])
-    factor = rate / (math.sqrt(mean_squares[row]) + EPSILON)
+    factor = rate / (math.sqrt(mean_squares[row]) + epsilon)
     for i in range(len(gradient)):
         weights[row, i] -= factor * gradient[i]
-    biases[row] -= rate * bias_gradient / (math.sqrt(bias_squares[row]) + EPSILON)
+    biases[row] -= bias_rate * bias_gradient / (math.sqrt(bias_squares[row]) + epsilon)
+
+
+@kernel(fastmath=FAST, error_model="numpy", forceinline=True)
+def adam(weights, biases, means, mean_squares, bias_means, bias_squares, row, gradient, bias_gradient, rates):
+    """Adam with both moments for every weight; the caller corrects `rates` for the number of steps."""
+    rate, bias_rate, epsilon = rates
+    new, new_square = np.float32(1 / MOMENTUM), np.float32(1 / MEMORY)
+    for i in range(len(gradient)):
+        means[row, i] += new * (gradient[i] - means[row, i])
+        mean_squares[row, i] += new_square * (gradient[i] * gradient[i] - mean_squares[row, i])
+        weights[row, i] -= rate * means[row, i] / (math.sqrt(mean_squares[row, i]) + epsilon)
+    bias_means[row] += new * (bias_gradient - bias_means[row])
+    bias_squares[row] += new_square * (bias_gradient * bias_gradient - bias_squares[row])
+    biases[row] -= bias_rate * bias_means[row] / (math.sqrt(bias_squares[row]) + epsilon)
 
 
 @kernel(fastmath=FAST, error_model="numpy", forceinline=True)
@@ -138,9 +167,7 @@ def cluster_step(
     end,
     weights,
     biases,
-    mean_squares,
-    bias_squares,
-    seen,
+    state,
     features,
     starts,
     wanted,
@@ -149,7 +176,7 @@ def cluster_step(
     positive_rows,
     positive_samples,
     cuts,
-    rate,
+    rates,
     scale,
     gradients,
     losses,
@@ -158,7 +185,9 @@ def cluster_step(
 
     wanted, bounds, samples           from `samples_by_cluster`
     positive_rows, positive_samples   the positive pairs by increasing row; each sample must want its row's cluster
+    state, rates                      see `move_row`
     cuts                              shares of the work, from `even_shares`
+    scale                             the weight of a text's loss in the gradient
     gradients, losses                 the gradient for the features (shares × samples × features, zero at first) and
                                       the loss, one per share: their sums do not depend on which thread did what
     """
@@ -200,12 +229,12 @@ def cluster_step(
                     of_row[j] = slopes[j * n_rows + r]
                     bias_gradient += of_row[j]
                 _add_rows(gradient, of_row, features, who)
-                move_row(weights, biases, mean_squares, bias_squares, seen, first + r, gradient, bias_gradient, rate)
+                move_row(weights, biases, state, first + r, gradient, bias_gradient, rates)
         losses[share] = loss
 
 
 @parallel_kernel(rows="weights", minimum=512)
-def move_rows(begin, end, weights, biases, mean_squares, bias_squares, seen, gradients, bias_gradients, rate):
+def move_rows(begin, end, weights, biases, state, gradients, bias_gradients, rates):
     """`move_row` on each row of a block."""
     for row in range(begin, end):
-        move_row(weights, biases, mean_squares, bias_squares, seen, row, gradients[row], bias_gradients[row], rate)
+        move_row(weights, biases, state, row, gradients[row], bias_gradients[row], rates)

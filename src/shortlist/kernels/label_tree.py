@@ -1,12 +1,13 @@
-"""Balanced spherical 2-means over sparse rows: the splits of a label tree, from the root to small nodes.
+"""Balanced spherical 2-means over sparse rows: the splits of a label tree.
 
-A split of unit rows z into a left half of a given size and a right half looks for the largest |S_left| + |S_right|,
-where S is the sum of a half's rows: this is the sum of the cosines between each row and the mean direction of its half.
+A split of rows z into a left half of a given size and a right half looks for the largest |S_left| + |S_right|, where S
+is the sum of a half's rows: of unit rows, this is the sum of the cosines between each row and the mean direction of its
+half; of others, the cosines are weighted with the lengths.
 An iteration scores the rows by z · (S_left / |S_left| − S_right / |S_right|) and moves the highest scores to the left.
 
-Values are multiples of 2**-24 (`unit_rows` rounds them), so their sums in float64 are exact: they do not depend on the
-order of the rows, and rows can be added and subtracted without drift. No kernel uses fastmath: its gather instructions
-are slower here, and the result would depend on the processor.
+Values are multiples of 2**-24 (`scaled_rows` rounds them), so their sums in float64 are exact: they do not depend on
+the order of the rows, and rows can be added and subtracted without drift. No kernel uses fastmath: its gather
+instructions are slower here, and the result would depend on the processor.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shortlist.kernels.compile import kernel
-from shortlist.kernels.label_leaves import partition, split_into_leaves, split_sizes
+from shortlist.kernels.label_exchange import all_cosines, exchange
 from shortlist.kernels.random import below, mix
 from shortlist.kernels.top_k import mark_top
 
 MAX_ITERATIONS = 20
-LEAVES_FROM_ROWS = 512
+EXCHANGED_ROWS = 512  # of clusters that exchange labels with each other
 GRID = 2.0**24
 SMALLEST_SQUARE = 1e-30
 
@@ -39,12 +40,16 @@ class Rows(NamedTuple):
 
 
 @kernel
-def unit_rows(indptr, indices, data, first, last, new_word, into):
-    """Copy rows first to last - 1 into `into`, scaled to length 1, rounded to the grid, with words renumbered."""
+def scaled_rows(indptr, indices, data, first, last, length, new_word, into):
+    """Copy rows first to last - 1 into `into`, divided by `length`, or by their own length where that is 0.
+
+    Values are rounded to the grid, and words renumbered.
+    """
     for row in range(first, last):
-        square = 0.0
-        for p in range(indptr[row], indptr[row + 1]):
-            square += np.float64(data[p]) * np.float64(data[p])
+        square = np.float64(length) * np.float64(length)
+        if length == 0:
+            for p in range(indptr[row], indptr[row + 1]):
+                square += np.float64(data[p]) * np.float64(data[p])
         scale = GRID / np.sqrt(square) if square > 0 else 0.0
         for p in range(indptr[row], indptr[row + 1]):
             into.indices[p] = new_word[indices[p]]
@@ -87,36 +92,74 @@ def grow_subtree(rows, n_words, labels, n_clusters, seed, cluster_ends):
     here, there = copy_buffer(rows, labels), copy_buffer(rows, labels)
     scratch = np.zeros((n_words, 2), np.int32)
     is_left, order = np.empty(len(labels), np.bool_), np.empty(len(labels), np.int32)
-    leaf_ends = np.empty(n_clusters, np.int64)
     # Where each node ends, and its numbers of clusters and words.
     nodes = [(len(labels), n_clusters, compact(rows, labels, scratch, here))]
     while len(nodes) < n_clusters:
         next_nodes = nodes[:0]
         start = 0
         for end, k, node_words in nodes:
-            node, node_order = some(here, start, end), order[start:end]
-            node_seed = mix(seed ^ mix(np.uint64(start) << np.uint64(32) | np.uint64(len(nodes))))
-            if k == 1 or end - start <= LEAVES_FROM_ROWS:
-                # Few rows: all leaves of the node at once. (A node that is a leaf already stays as it is.)
-                split_into_leaves(node, node_words, node_seed, node_order, leaf_ends[:k])
-                for leaf in range(k):
-                    next_nodes.append((start + leaf_ends[leaf], 1, 0))
+            if k == 1:
+                next_nodes.append((end, 1, 0))
                 there.indptr[start + 1 : end + 1] = there.indptr[start]
             else:
+                node, node_order = some(here, start, end), order[start:end]
+                node_seed = mix(seed ^ mix(np.uint64(start) << np.uint64(32) | np.uint64(len(nodes))))
                 left_k, n_left = split_sizes(end - start, k)
                 split_rows(node, node_words, n_left, node_seed, is_left[start:end])
-                partition(np.arange(end - start), is_left[start:end], n_left, node_order)
+                partition(is_left[start:end], n_left, node_order)
                 middle = start + n_left
                 left_words = compact(node, node_order[:n_left], scratch, some(there, start, middle))
                 right_words = compact(node, node_order[n_left:], scratch, some(there, middle, end))
                 next_nodes.append((middle, left_k, left_words))
                 next_nodes.append((end, k - left_k, right_words))
-            labels[start:end] = labels[start:end][node_order]
+                labels[start:end] = labels[start:end][node_order]
             start = end
         here, there = there, here
         nodes = next_nodes
     for cluster in range(n_clusters):
         cluster_ends[cluster] = nodes[cluster][0]
+    exchange_labels(rows, labels, scratch, cluster_ends)
+
+
+@kernel
+def exchange_labels(rows, labels, scratch, cluster_ends):
+    """Exchange labels between clusters that are close in the tree; `scratch` is that of `compact`."""
+    n_together = 1
+    while 2 * n_together * len(labels) <= EXCHANGED_ROWS * len(cluster_ends):
+        n_together *= 2
+    start = 0
+    for first in range(0, len(cluster_ends), n_together):
+        ends = cluster_ends[first : first + n_together]
+        chosen = labels[start : ends[-1]].copy()
+        if len(ends) > 1:
+            copy = copy_buffer(rows, chosen)
+            cosines = all_cosines(copy, compact(rows, chosen, scratch, copy))
+            order = np.arange(len(chosen))
+            exchange(cosines, order, ends - start)
+            labels[start : ends[-1]] = chosen[order]
+        start = ends[-1]
+
+
+@kernel
+def split_sizes(n_rows, n_clusters):
+    """How many clusters and rows go to the left half, so that the sizes of all clusters differ by at most one."""
+    left_clusters = (n_clusters + 1) // 2
+    size, n_larger = n_rows // n_clusters, n_rows % n_clusters
+    left_larger = (n_larger * left_clusters + n_clusters // 2) // n_clusters
+    return left_clusters, left_clusters * size + left_larger
+
+
+@kernel
+def partition(is_left, n_left, order):
+    """Write the positions of the left half, then those of the right half; each in increasing order."""
+    to_left, to_right = 0, n_left
+    for i in range(len(is_left)):
+        if is_left[i]:
+            order[to_left] = i
+            to_left += 1
+        else:
+            order[to_right] = i
+            to_right += 1
 
 
 @kernel

@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from shortlist.kernels.compile import kernel
+from shortlist.kernels.random import below, mix
 from shortlist.kernels.top_k import mark_top
+
+FRACTION = 2.0**-64
 
 
 @kernel
@@ -40,10 +43,10 @@ def count_words(member_indptr, members, indptr, indices, n_words, enough, first,
 
 @kernel
 def sum_members(
-    member_indptr, members, weights, indptr, indices, data, scales, n_words, first, last, out_indptr, out_indices,
-    out_data,
+    member_indptr, members, weights, indptr, indices, data, scales, n_words, unit, first, last, out_indptr,
+    out_indices, out_data,
 ):  # fmt: skip
-    """Write the weighted sums of the scaled members of labels first to last - 1, with sorted words and length 1.
+    """Write the weighted sums of the scaled members of labels first to last - 1, with sorted words; length 1 if `unit`.
 
     `out_indptr` says how many words each label may keep; if it has more, the largest stay.
     """
@@ -78,9 +81,51 @@ def sum_members(
         square = 0.0
         for i in range(n_kept):
             square += sums[words[i]] * sums[words[i]]
-        scale = 1 / np.sqrt(square) if square > 0 else 0.0
+        scale = 1 / np.sqrt(square) if unit and square > 0 else 1.0
         start = out_indptr[label]
         for i in range(n_kept):
             out_indices[start + i] = words[i]
             out_data[start + i] = sums[words[i]] * scale
             sums[words[i]] = 0
+
+
+@kernel
+def walk(labels_indptr, labels, texts_indptr, texts, first, last, n_steps, restart, seed, neighbours, visits):
+    """One random walk from each of the labels first to last - 1; writes its most visited labels and their visits.
+
+    A step goes from a label to one of its texts, and on to one of the labels of that text, both with equal probability.
+    Before each step the walk returns to its origin with probability `restart`. Unused places in `neighbours` (labels ×
+    places) have 0 visits. Each label draws random numbers of its own.
+    """
+    places = neighbours.shape[1]
+    visited, distinct = np.empty(n_steps, np.int32), np.empty(n_steps, np.int32)
+    counts, is_kept = np.empty(n_steps, np.float32), np.empty(n_steps, np.bool_)
+    for origin in range(first, last):
+        if texts_indptr[origin] == texts_indptr[origin + 1]:
+            neighbours[origin, 0], visits[origin, 0] = origin, 1
+            continue
+        counter = mix(seed ^ mix(np.uint64(origin)))
+        at = np.int64(origin)
+        for step in range(n_steps):
+            counter += np.uint64(3)
+            if np.float64(mix(counter)) * FRACTION < restart:
+                at = np.int64(origin)
+            n_texts = texts_indptr[at + 1] - texts_indptr[at]
+            text = texts[texts_indptr[at] + below(mix(counter + np.uint64(1)), n_texts)]
+            n_labels = labels_indptr[text + 1] - labels_indptr[text]
+            at = np.int64(labels[labels_indptr[text] + below(mix(counter + np.uint64(2)), n_labels)])
+            visited[step] = at
+        visited.sort()
+        n = 0
+        for step in range(n_steps):
+            if step == 0 or visited[step] != visited[step - 1]:
+                distinct[n], counts[n] = visited[step], 0
+                n += 1
+            counts[n - 1] += 1
+        is_kept[:n] = False
+        mark_top(counts[:n], min(n, places), is_kept[:n])
+        place = 0
+        for i in range(n):
+            if is_kept[i]:
+                neighbours[origin, place], visits[origin, place] = distinct[i], counts[i]
+                place += 1

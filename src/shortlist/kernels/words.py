@@ -7,14 +7,12 @@ import math
 import numpy as np
 
 from shortlist.kernels.compile import kernel
-from shortlist.kernels.strings import EMPTY, find_slot, hash_bytes
+from shortlist.kernels.strings import EMPTY, find_slot
 
 # Kinds of characters. NOTHING is dropped without ending a word. MARK is part of a word that has begun, else dropped.
 SPACE, WORD, ALONE, NOTHING, MARK = range(5)
 
 STEM_START, STEM_END = 60, 62  # "<" and ">" around a word that is cut into subwords
-
-TAB, NEWLINE, ZERO, NINE = 9, 10, 48, 57
 
 
 @kernel
@@ -54,10 +52,10 @@ def _next_character(data, at, end):
 
 
 @kernel
-def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts):
+def split_words(buffer, offsets, kinds, words, word_ends, word_counts):
     """Write the words of all texts end to end into `words` and their ends into `word_ends`; returns their number.
 
-    `kinds` is the kind of each code point. `lowercase` is for ASCII only: other texts must be in lower case already.
+    `kinds` is the kind of each code point. ASCII becomes lower case; other characters must be in lower case already.
     """
     filled = 0
     count = 0
@@ -70,7 +68,7 @@ def split_words(buffer, offsets, kinds, lowercase, words, word_ends, word_counts
             code, size = _character(buffer, at)
             kind = kinds[code]
             if kind == WORD or (kind == MARK and filled > word_start):
-                if size == 1 and lowercase and 65 <= code <= 90:
+                if size == 1 and 65 <= code <= 90:
                     words[filled] = np.uint8(code + 32)
                     filled += 1
                 else:
@@ -150,12 +148,12 @@ def _put(out, filled, words, start, end):
 
 
 @kernel
-def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_counts, ids, id_counts):
+def look_up(table, n_words, parts, shortest, longest, of_all, words, word_ends, word_counts, ids, id_counts):
     """Write the ids of all words, row by row; returns their number.
 
     Strings of the table from `n_words` on are stop words and left out. A word that is not in the table is left out
     too, or if `longest` is above zero, replaced by its subwords of `shortest` to `longest` characters that are in the
-    table `parts`; their ids start at `n_words`.
+    table `parts`; their ids start at `n_words`. If `of_all`, the subwords of a word in the table follow it, too.
     """
     filled = 0
     start = 0
@@ -165,15 +163,14 @@ def look_up(table, n_words, parts, shortest, longest, words, word_ends, word_cou
         before = filled
         for _ in range(word_counts[row]):
             end = word_ends[word]
-            slot = find_slot(table, words, start, end, hash_bytes(words, start, end))
+            slot = find_slot(table, words, start, end)
             known = table[0][slot]
-            if known == EMPTY:
-                if longest > 0:
-                    size = _stem(words, start, end, stem)
-                    filled = _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled)
-            elif known < n_words:
+            if known != EMPTY and known < n_words:
                 ids[filled] = known
                 filled += 1
+            if longest > 0 and (known == EMPTY or (of_all and known < n_words)):
+                size = _stem(words, start, end, stem)
+                filled = _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled)
             start = end
             word += 1
         id_counts[row] = filled - before
@@ -203,49 +200,12 @@ def _look_up_parts(parts, n_words, shortest, longest, stem, size, ids, filled):
                 break
             last = _next_character(stem, last, size)
             if length >= shortest:
-                slot = find_slot(parts, stem, first, last, hash_bytes(stem, first, last))
+                slot = find_slot(parts, stem, first, last)
                 if parts[0][slot] != EMPTY:
                     ids[filled] = n_words + parts[0][slot]
                     filled += 1
         first = _next_character(stem, first, size)
     return filled
-
-
-@kernel
-def read_counts(data, words, ends, counts):
-    """Read lines of a word, a tab and its count; an empty line separates two sections.
-
-    Returns the number of words before the empty line (-1 if there is none), the number of words in both sections, and
-    the number of the first malformed line (0 for none).
-    """
-    count, filled, before, line = 0, 0, -1, 0
-    start = 0
-    while start < len(data):
-        line += 1
-        end = start
-        while end < len(data) and data[end] != NEWLINE:
-            end += 1
-        if end == start:
-            if before >= 0:
-                return before, count, line
-            before = count
-            start = end + 1
-            continue
-        digit = end
-        while digit > start and ZERO <= data[digit - 1] <= NINE:
-            digit -= 1
-        if digit == end or digit == start or data[digit - 1] != TAB or end - digit > 18:
-            return before, count, line
-        number = 0
-        for i in range(digit, end):
-            number = 10 * number + (data[i] - ZERO)
-        for i in range(start, digit - 1):
-            words[filled] = data[i]
-            filled += 1
-        ends[count], counts[count] = filled, number
-        count += 1
-        start = end + 1
-    return before, count, 0
 
 
 @kernel

@@ -40,7 +40,7 @@ def label_centroids(
     """
     if len(labels) != features.shape[0]:
         raise DataError(f"there are features of {features.shape[0]:,} texts but labels of {len(labels):,}")
-    return normalized_sums(texts_by_label(labels, n_labels), features, threads, max_words)
+    return sums_of_rows(texts_by_label(labels, n_labels), features, threads, max_words)
 
 
 def texts_by_label(labels: Ragged, n_labels: int) -> sparse.csr_array:
@@ -53,10 +53,13 @@ def texts_by_label(labels: Ragged, n_labels: int) -> sparse.csr_array:
     return by_text.T.tocsr()
 
 
-def normalized_sums(
-    weights: sparse.csr_array, features: Any, threads: int | None, max_words: int | None
+def sums_of_rows(
+    weights: sparse.csr_array, features: Any, threads: int | None, max_words: int | None, unit: bool = True
 ) -> sparse.csr_array:
-    """Return weights @ features with the rows of features and result normalised, without large intermediates."""
+    """Return weights @ features with the rows of features normalised, and those of the result if `unit`.
+
+    There are no large intermediates.
+    """
     if max_words is not None and max_words < 1:
         raise OptionError(f"max_words must be at least 1, not {max_words}")
     features = sparse.csr_array(features)
@@ -84,7 +87,7 @@ def normalized_sums(
 
         def fill(task: tuple[int, int]) -> None:
             kernels.sum_members(
-                member_indptr, members, member_weights, indptr, indices, data, scales, n_words, *task,
+                member_indptr, members, member_weights, indptr, indices, data, scales, n_words, unit, *task,
                 out_indptr, out_indices, out_data,
             )  # fmt: skip
 
@@ -99,6 +102,8 @@ def label_representatives(
     common: float = 0.01,
     per_common: int = 50,
     seed: int = 0,
+    n_common: int | None = None,
+    unit: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return vectors that represent the labels in a candidate index, and the label of each vector.
 
@@ -110,18 +115,26 @@ def label_representatives(
     common      a label is common if it has more than this share of all texts
     per_common  largest number of vectors to add per common label
     seed        random seed of k-means
+    n_common    instead, the number of common labels: so many of the most frequent
+    unit        whether a centroid is the mean of its texts' directions, or of their features as they are
 
     >>> vectors, owners = label_representatives(np.array([[3.0, 4.0], [0.0, 2.0]]), Ragged.from_lists([[1], [0]]), 2)
     >>> vectors.tolist(), owners.tolist()
     ([[0.0, 1.0], [0.6, 0.8]], [0, 1])
     """
     by_label = texts_by_label(Ragged(labels.indptr, labels.values), n_labels)
-    vectors = [normalize_rows(by_label @ normalize_rows(features))]
+    vectors = [normalize_rows(by_label @ (normalize_rows(features) if unit else features))]
     owners = [np.arange(n_labels, dtype=np.int32)]
-    for label in np.flatnonzero(np.diff(by_label.indptr) > max(common * len(labels), 2 * per_common)):
+    frequencies = np.diff(by_label.indptr)
+    chosen = np.flatnonzero(frequencies > max(common * len(labels), 2 * per_common))
+    if n_common is not None:
+        chosen = np.sort(np.argsort(-frequencies, kind="stable")[:n_common])
+        chosen = chosen[frequencies[chosen] > 1]
+    for label in chosen:
         texts = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
         rng = np.random.default_rng([seed, int(label)])
-        vectors.append(spherical_kmeans(normalize_rows(features[texts]), per_common, rng))
+        n_vectors = min(per_common, len(texts) // 2)
+        vectors.append(spherical_kmeans(normalize_rows(features[texts]), n_vectors, rng))
         owners.append(np.full(len(vectors[-1]), label, np.int32))
     return np.concatenate(vectors), np.concatenate(owners)
 

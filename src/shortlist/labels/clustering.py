@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from shortlist.kernels import label_tree as kernels
-from shortlist.kernels.label_leaves import split_sizes
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.top_k import mark_top
 from shortlist.lazy import sparse
@@ -43,7 +42,7 @@ class Node(NamedTuple):
 
 
 def cluster_labels(
-    centroids: sparse.csr_array, n_clusters: int, seed: int, threads: int | None
+    centroids: sparse.csr_array, n_clusters: int, seed: int, threads: int | None, normalize: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in cluster order, and the start of each cluster (and the end of the last one)."""
     n_labels = centroids.shape[0]
@@ -51,13 +50,13 @@ def cluster_labels(
     cluster_starts = np.zeros(n_clusters + 1, np.int64)
     progress = Progress("clustering labels", n_labels, "labels")
     with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool, progress:
-        rows, n_words = _normalized_rows(centroids, pool)
+        rows, n_words = _kernel_rows(centroids, normalize, pool)
 
         def find_direction(node: Node) -> np.ndarray:
             n = node.end - node.start
             n_sampled = min(n, max(MIN_SAMPLE_SIZE, n // LABELS_PER_SAMPLED))
             sample = order[node.start + np.arange(n_sampled) * n // n_sampled]
-            _, n_left = split_sizes(n, node.n_clusters)
+            _, n_left = kernels.split_sizes(n, node.n_clusters)
             n_left_sampled = max(1, n_left * n_sampled // n)
             return kernels.sample_direction(rows, n_words, sample, n_left_sampled, node.seed(seed))
 
@@ -78,10 +77,11 @@ def cluster_labels(
     return order, cluster_starts
 
 
-def _normalized_rows(centroids: sparse.csr_array, pool: ThreadPoolExecutor) -> tuple[kernels.Rows, int]:
+def _kernel_rows(centroids: sparse.csr_array, normalize: bool, pool: ThreadPoolExecutor) -> tuple[kernels.Rows, int]:
     """Return the rows in the layout of the kernels, and the number of words that occur.
 
-    Words are renumbered by descending frequency, which keeps frequent words close together in memory.
+    Each row has length 1, or, without `normalize`, the longest one has. Words are renumbered by descending frequency,
+    which keeps frequent words close together in memory.
     """
     words = centroids.indices.astype(np.int32, copy=False)
     counts = np.bincount(words, minlength=centroids.shape[1])
@@ -91,11 +91,14 @@ def _normalized_rows(centroids: sparse.csr_array, pool: ThreadPoolExecutor) -> t
     nnz, n = len(words), centroids.shape[0]
     rows = kernels.Rows(indptr, np.empty(nnz, np.uint32), np.empty(nnz, np.float32), np.zeros(n, np.float32))
 
-    def normalize(first: int) -> None:
-        last = min(first + LABELS_PER_TASK, n)
-        kernels.unit_rows(indptr, words, centroids.data, first, last, new_word, rows)
+    # Each row by its own length (0), or all by the largest.
+    length = 0.0 if normalize else np.sqrt(centroids.power(2).sum(axis=1).max(initial=0))
 
-    list(pool.map(normalize, range(0, n, LABELS_PER_TASK)))
+    def scale(first: int) -> None:
+        last = min(first + LABELS_PER_TASK, n)
+        kernels.scaled_rows(indptr, words, centroids.data, first, last, float(length), new_word, rows)
+
+    list(pool.map(scale, range(0, n, LABELS_PER_TASK)))
     return rows, int(np.count_nonzero(counts))
 
 
@@ -111,7 +114,7 @@ def _split(
         kernels.score_rows(rows, labels[block], direction, scores[block])
 
     list(pool.map(score, range(0, len(labels), LABELS_PER_TASK)))
-    left_clusters, n_left = split_sizes(len(labels), node.n_clusters)
+    left_clusters, n_left = kernels.split_sizes(len(labels), node.n_clusters)
     is_left = np.zeros(len(labels), np.bool_)
     mark_top(scores, n_left, is_left)
     middle = node.start + n_left

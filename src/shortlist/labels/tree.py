@@ -62,15 +62,16 @@ class LabelTree:
         cluster_size: int | None = None,
         seed: int = 0,
         threads: int | None = None,
+        normalize: bool = True,
     ) -> LabelTree:
         """Cluster label centroids by balanced recursive spherical 2-means.
 
-        centroids     sparse matrix with one row per label; only its direction matters, and labels with an empty row
-                      fill up clusters
+        centroids     sparse matrix with one row per label; labels with an empty row fill up clusters
         n_clusters    number of clusters; their sizes differ by at most one
         cluster_size  or the largest number of labels per cluster (default: 8)
         seed          random seed
         threads       number of threads (None: all cores); does not change the result
+        normalize     whether only the directions of centroids matter, and not their lengths
         """
         from shortlist.labels.clustering import cluster_labels
 
@@ -89,7 +90,7 @@ class LabelTree:
             raise OptionError(f"n_clusters must be between 1 and {n_labels:,} (the labels), not {n_clusters:,}")
         if not np.isfinite(centroids.data).all():
             raise DataError("the centroids contain NaN or infinity; check the features they were computed from")
-        return LabelTree(*cluster_labels(centroids, n_clusters, seed, threads))
+        return LabelTree(*cluster_labels(centroids, n_clusters, seed, threads, normalize))
 
     @staticmethod
     def from_clusters(cluster_of_label: Any) -> LabelTree:

@@ -45,9 +45,12 @@ from shortlist.recipes.recipe import UnknownEncoderError, load_encoder
 from shortlist.stages.calibration import Calibration
 from shortlist.stages.candidates import CANDIDATES
 from shortlist.stages.classifier import CLASSIFIERS
+from shortlist.stages.columns import Columns
+from shortlist.stages.encoders import ENCODERS
+from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker
-from shortlist.stages.stage import Stage
+from shortlist.stages.stage import Stage, without_prefix
 from shortlist.text import Vocabulary
 
 # Attempts to open a folder that is being replaced.
@@ -95,16 +98,19 @@ def _card(model: Model, bits: int) -> dict[str, Any]:
 
 def _write_pipeline(pipeline: Pipeline, folder: Path, prefix: str) -> list[StageConfig]:
     stages = []
-    if pipeline.vocabulary is not None:
+    if isinstance(pipeline.vocabulary, Columns):
+        stages.append(StageConfig("vocabulary", "columns", pipeline.vocabulary.to_config()))
+    elif pipeline.vocabulary is not None:
         pipeline.vocabulary.save(folder / f"{prefix}vocabulary.txt")
         stages.append(StageConfig("vocabulary", "words", pipeline.vocabulary.to_config()))
     names = ("encoder", "candidates", "classifier")
     stages += [_write_stage(name, getattr(pipeline, name), folder, prefix) for name in names]
     if pipeline.reranker is not None:
+        stages.append(_write_stage("reranker", pipeline.reranker, folder, prefix))
+    if isinstance(pipeline.reranker, Reranker):
         subwords = pipeline.reranker.subwords
         subwords.save(folder / f"{prefix}reranker.txt")
-        stage = _write_stage("reranker", pipeline.reranker, folder, prefix)
-        stages.append(msgspec.structs.replace(stage, config={**stage.config, "subwords": subwords.to_config()}))
+        stages[-1].config = {**stages[-1].config, "subwords": subwords.to_config()}
     return stages
 
 
@@ -112,6 +118,8 @@ def _write_stage(name: str, stage: Stage, folder: Path, prefix: str) -> StageCon
     arrays = {key: np.ascontiguousarray(array) for key, array in stage.arrays().items()}
     if arrays:
         write_safetensors(folder / f"{prefix}{name}.safetensors", arrays)
+    for file, content in stage.files().items():
+        (folder / f"{prefix}{file}").write_bytes(content)
     return StageConfig(name, stage.kind, stage.config())
 
 
@@ -193,24 +201,48 @@ class ModelReader:
 
     def _pipeline(self, stages: list[StageConfig], prefix: str, n_labels: int) -> Pipeline:
         by_name = {stage.stage: stage for stage in stages}
-        vocabulary, sizes = None, {"n_labels": n_labels}
+        vocabulary: Vocabulary | Columns | None = None
+        sizes = {"n_labels": n_labels}
         if "vocabulary" in by_name:
-            vocabulary = self._vocabulary(f"{prefix}vocabulary.txt", by_name["vocabulary"].config)
+            words = by_name["vocabulary"]
+            vocabulary = (
+                Columns.from_config(words.config)
+                if words.kind == "columns"
+                else self._vocabulary(f"{prefix}vocabulary.txt", words.config)
+            )
         encoder, candidates, classifier = (by_name[name] for name in ("encoder", "candidates", "classifier"))
         n_words = 0 if vocabulary is None else len(vocabulary)
         arrays = [self._arrays(f"{prefix}{stage.stage}.safetensors") for stage in (encoder, candidates, classifier)]
         pipeline = Pipeline(
             vocabulary,
-            load_encoder(encoder.kind, self.config.recipe, arrays[0], encoder.config, n_words=n_words),
+            load_encoder(
+                encoder.kind, self.config.recipe, arrays[0], self._encoder_config(encoder, prefix), n_words=n_words
+            ),
             CANDIDATES[candidates.kind].from_arrays(arrays[1], candidates.config, **sizes),
             CLASSIFIERS[classifier.kind].from_arrays(arrays[2], classifier.config, **sizes),
         )
         if "reranker" in by_name and vocabulary is not None:
-            config = by_name["reranker"].config
-            subwords = self._vocabulary(f"{prefix}reranker.txt", config["subwords"])
-            own = self._arrays(f"{prefix}reranker.safetensors")
-            pipeline.reranker = Reranker.from_arrays(own, config, vocabulary, subwords, n_labels)
+            pipeline.reranker = self._reranker(by_name["reranker"], prefix, vocabulary, n_labels)
         return pipeline
+
+    def _reranker(
+        self, stage: StageConfig, prefix: str, vocabulary: Vocabulary | Columns, n_labels: int
+    ) -> Reranker | NetworkReranker:
+        config, arrays = stage.config, self._arrays(f"{prefix}reranker.safetensors")
+        if stage.kind == "words":
+            subwords = self._vocabulary(f"{prefix}reranker.txt", config["subwords"])
+            return Reranker.from_arrays(arrays, config, vocabulary, subwords, n_labels)
+        if stage.kind != "network":
+            raise ModelError(f"there is no re-ranker {stage.kind!r:.60}")
+        own, kind = without_prefix("encoder", arrays), config["encoder"]["kind"]
+        encoder = load_encoder(kind, self.config.recipe, own, config["encoder"]["config"], n_words=len(vocabulary))
+        return NetworkReranker.from_arrays(arrays, config, encoder, n_labels)
+
+    def _encoder_config(self, encoder: StageConfig, prefix: str) -> dict[str, Any]:
+        """Its config, with the contents of its own files if it has any."""
+        names = ENCODERS[encoder.kind].file_names if encoder.kind in ENCODERS else ()
+        files = {name: self._content(f"{prefix}{name}") for name in names}
+        return {**encoder.config, "files": files} if files else encoder.config
 
     def _vocabulary(self, name: str, config: dict[str, Any]) -> Vocabulary:
         return Vocabulary.from_bytes(self._content(name), self.folder / name, config)

@@ -15,18 +15,21 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
+from shortlist.data.feature_rows import FeatureRow, stack_rows
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
 from shortlist.model.ensemble import best_of_means
 from shortlist.odds import log_odds
 from shortlist.stages.calibration import Calibration
-from shortlist.stages.pipeline import Pipeline, n_inputs
+from shortlist.stages.columns import Columns
+from shortlist.stages.pipeline import Pipeline
 from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
     from shortlist.text import Tokenizer, Vocabulary
 
 MAX_EXPLAINED_WORDS = 64
+WARM_UP_TEXTS = 8
 # Each member of an ensemble ranks at least this many labels: one that it ranks low still counts for something.
 MIN_RANKED_BY_MEMBER = 50
 
@@ -100,12 +103,27 @@ class Model:
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        return self.pipelines[0].vocabulary
+        """The words that the model reads; None where it reads none."""
+        words = self.pipelines[0].vocabulary
+        return None if isinstance(words, Columns) else words
+
+    @property
+    def columns(self) -> Columns | None:
+        """The columns of the features that the model takes; None if it takes texts."""
+        columns = self.pipelines[0].vocabulary
+        return columns if isinstance(columns, Columns) else None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """What splits texts into words; None where the model does not read words."""
         return None if self.vocabulary is None else self.vocabulary.tokenizer
+
+    @property
+    def inputs(self) -> str:
+        """What `predict` takes: "texts", "sparse features", "dense features", or "anything"."""
+        if self.columns is not None:
+            return "dense features" if self.columns.dense else "sparse features"
+        return "anything" if self.vocabulary is None else "texts"
 
     @property
     def card(self) -> dict[str, Any]:
@@ -117,7 +135,9 @@ class Model:
             "recipe": self.recipe,
             "shortlist_version": __version__,
             "n_labels": self.n_labels,
+            "inputs": self.inputs,
             "n_words": None if self.vocabulary is None else len(self.vocabulary),
+            "n_columns": None if self.columns is None else len(self.columns),
             "options": self.options,
         }
         return {**about, **self.facts, **about}  # facts may come from a file, and do not overrule what is so
@@ -153,9 +173,11 @@ class Model:
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of several; fewer if the model knows no more.
 
+        A model that was trained on features takes a matrix, dense or sparse, with one row per text.
+
         threads        number of threads; by default, all cores
         min_score      leave out labels with a lower score
-        explain        say how much each word moved each label's score
+        explain        say how much each word moved each label's score; features have no words
         search_effort  2 searches twice as many candidates, a little more accurate and slower; 0.5 half as many
 
         >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
@@ -163,13 +185,13 @@ class Model:
         """
         if isinstance(texts, str):
             return self.predict([texts], k, threads, min_score, explain, search_effort)[0]
-        texts = _checked_texts(texts)
+        texts = _checked_inputs(texts)
         ids, scores = self.rank(texts, k, threads, min_score, search_effort)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
         ]
-        if not explain:
+        if not explain or self.tokenizer is None:  # features have no words
             return predictions
         return [
             self._explain(text, row[row >= 0], found, threads)
@@ -180,10 +202,8 @@ class Model:
         self, inputs: Any, k: int = 5, threads: int | None = None, min_score: float = 0.0, search_effort: float = 1.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
-        inputs, k, search_effort = _checked_texts(inputs), _checked_k(k), _checked_search_effort(search_effort)
+        inputs, k, search_effort = _checked_inputs(inputs), _checked_k(k), _checked_search_effort(search_effort)
         min_score = _checked_min_score(min_score)
-        if threads is None and n_inputs(inputs) == 1:
-            threads = 1  # one text has no work to share
         with use_cores(threads):
             ids, scores = self.raw_rank(inputs, k, search_effort)
         scores = self._calibrated(scores)
@@ -202,7 +222,7 @@ class Model:
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
         with use_cores(threads):
-            return self._calibrated(self._raw_scores(_checked_texts(inputs), ids))
+            return self._calibrated(self._raw_scores(_checked_inputs(inputs), ids))
 
     def _raw_scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         scores = [pipeline.scores(inputs, ids) for pipeline in self.pipelines]
@@ -216,7 +236,8 @@ class Model:
         self, text: str, ids: np.ndarray, predictions: list[Prediction], threads: int | None
     ) -> list[Prediction]:
         """The predictions with the effect of each word: how much the log-odds fall without it."""
-        spans = [] if self.tokenizer is None else self.tokenizer.spans(text)[:MAX_EXPLAINED_WORDS]
+        assert self.tokenizer is not None
+        spans = self.tokenizer.spans(text)[:MAX_EXPLAINED_WORDS]
         if not predictions or not spans:
             return predictions
         without = [text[:start] + " " + text[end:] for start, end in spans]
@@ -249,7 +270,7 @@ class Model:
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""
-        costs = [pipeline.multiply_adds(_checked_texts(inputs)) for pipeline in self.pipelines]
+        costs = [pipeline.multiply_adds(_checked_inputs(inputs)) for pipeline in self.pipelines]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 
@@ -269,29 +290,33 @@ class Model:
 
         save_model(self, folder, bits)
 
-    def warm_up(self) -> None:
+    def warm_up(self, threads: int | None = None, search_effort: float = 1.0) -> None:
         """Load, and the first time on a machine compile, everything that predictions need. This may take seconds."""
-        if self.vocabulary is not None:
-            words = self.vocabulary.words[:20]  # with unknown words, some kernels would have nothing to do
-            self.predict(" ".join(words[:5]), explain=True)
-            self.predict([" ".join(words[i : i + 5]) for i in range(0, len(words), 5)] or ["a text"])
+        if self.columns is not None:
+            inputs: Any = stack_rows([FeatureRow([0], [1.0], len(self.columns))] * WARM_UP_TEXTS)
+        else:
+            # With unknown words, some kernels would have nothing to do.
+            words = [] if self.vocabulary is None else self.vocabulary.words[: 5 * WARM_UP_TEXTS]
+            inputs = [" ".join(words[5 * i : 5 * i + 5]) for i in range(WARM_UP_TEXTS)]
+        for some, explain in ((inputs[:1], True), (inputs, False), (inputs, True)):
+            self.predict(some, threads=threads, explain=explain, search_effort=search_effort)
 
 
-def _checked_texts(texts: Any) -> Any:
+def _checked_inputs(inputs: Any) -> Any:
     """Texts from any container, or a matrix of features as it is."""
-    if isinstance(texts, Texts) or getattr(texts, "ndim", 1) == 2:
-        return texts
+    if isinstance(inputs, Texts) or getattr(inputs, "ndim", 1) == 2:
+        return inputs
+    takes = "predict takes a text, a list of texts, or a matrix of features (numpy, scipy)"
     try:
-        if isinstance(texts, bytes):  # would fall apart into numbers
+        if isinstance(inputs, bytes):  # would fall apart into numbers
             raise TypeError
-        texts = list(texts)
+        texts = list(inputs)
     except TypeError:
-        raise OptionError(
-            f"texts are of type {type(texts).__name__}; predict takes a text or a list of texts"
-        ) from None
+        raise OptionError(f"texts are of type {type(inputs).__name__}; {takes}") from None
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise OptionError(f"text {i} is of type {type(text).__name__}; predict takes a text or a list of texts")
+            among = " among texts" if any(isinstance(other, str) for other in texts) else ""
+            raise OptionError(f"text {i} is of type {type(text).__name__}{among}; {takes}")
     return Texts.from_strings(texts)
 
 

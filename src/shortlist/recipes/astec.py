@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import DEEPXML_OPTIONS, DROPOUT, RUN, TEXT_OPTIONS
-from shortlist.recipes.options import flag
+from shortlist.recipes.common import DROPOUT, RUN, TEXT_OPTIONS
+from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED, FINETUNE_ENCODER
+from shortlist.recipes.options import Published, flag
 from shortlist.recipes.recipe import Recipe
-
-DEEPXML_PHASES = ("surrogate", "candidates", "classifier")
 
 ASTEC = Recipe(
     name="astec",
@@ -20,7 +19,14 @@ ASTEC = Recipe(
         *DEEPXML_OPTIONS,
         DROPOUT,
         flag("relu", False, "apply a ReLU to the features, as published"),
+        FINETUNE_ENCODER,
         *RUN,
     ),
+    takes=("texts", "sparse"),
+    published={
+        **DEEPXML_PUBLISHED,
+        "relu": Published(True, "DeepXML §4, module I: v = ReLU(Σ x_t · e_t)"),
+        "finetune_encoder": Published(False, "DeepXML §4, module II: v is frozen; §3.3 names it for higher accuracy"),
+    },
 )
 RECIPES = (ASTEC,)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import THREADS, VALIDATION_FRACTION
-from shortlist.recipes.options import Option, count, flag
+from shortlist.recipes.common import STOP_WORDS, THREADS, VALIDATION_FRACTION
+from shortlist.recipes.options import count, flag
 from shortlist.recipes.recipe import Recipe
 
 POPULAR = Recipe(
@@ -13,7 +13,7 @@ POPULAR = Recipe(
     choose_when="as the floor that every model must beat",
     encoder="none",
     phases=("frequencies",),
-    takes_features=True,
+    takes=("texts", "sparse", "dense"),
 )
 CENTROID = Recipe(
     name="centroid",
@@ -24,12 +24,12 @@ CENTROID = Recipe(
     phases=("centroids",),
     options=(
         count("min_count", 1, "leave out words with fewer occurrences"),
-        Option("stop_words", (str, list), "", "words to ignore: a list, or the name of a language"),
+        STOP_WORDS,
         flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
         count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
         VALIDATION_FRACTION,
         THREADS,
     ),
-    takes_features=True,
+    takes=("texts", "sparse", "dense"),
 )
 RECIPES = (POPULAR, CENTROID)

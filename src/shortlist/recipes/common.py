@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from shortlist.kernels.threads import n_cores
-from shortlist.recipes.options import DataSize, Option, choice, count, flag, fraction, rate
+from shortlist.recipes.options import DataSize, Option, choice, count, flag, fraction, rate, share
 
 
 def default_dropout(size: DataSize) -> float:
@@ -18,6 +19,15 @@ def epochs(factor: float, least: int, most: int) -> Option:
         lambda size: round(min(max(factor * size.scale**-0.5, least), most)),
         "passes over the training texts",
         f"{factor:g} / √(texts / 10,000), {least} to {most}",
+    )
+
+
+def decay_epoch(name: str, n_epochs: str, when: str) -> Option:
+    return count(
+        name,
+        lambda size: -(-size.options[n_epochs] // 2),
+        f"{when}: halve the learning rate after this many epochs",
+        "half of the epochs",
     )
 
 
@@ -41,12 +51,59 @@ VALIDATION_FRACTION = fraction(
 )
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
 
+STOP_WORDS = Option("stop_words", (str, list), "", "words to ignore: a list, or the name of a language")
+
+RERANKER_OPTIONS = (
+    replace(
+        choice(
+            "reranker",
+            "words",
+            "what re-ranks the best candidates: words: a sparse linear classifier per label over words; network: a "
+            "second network, trained on the mistakes of the first; none",
+            ("words", "network", "none"),
+        ),
+        aliases=((True, "words"), (False, "none")),
+    ),
+    count("n_reranked", 100, "candidates that are re-ranked"),
+    Option(
+        "C",
+        (float,),
+        0.5,
+        "inverse regularisation of linear classifiers (reranker=words, classifier=slice or dismec), as in scikit-learn",
+        low=0,
+        open_low=True,
+    ),
+    count("n_reranker_epochs", 12, "with reranker=network: passes over the texts"),
+    rate("reranker_learning_rate", 0.002, "with reranker=network: peak of the learning rate"),
+    decay_epoch("reranker_decay_epoch", "n_reranker_epochs", "with reranker=network and schedule=step"),
+    share("beta", 0.0, "with reranker=network: its weight; 0: chosen on held-out texts from 0.1 to 0.9"),
+)
+# What every recipe with a seed has: how held-out texts decide.
+HELD_OUT_OPTIONS = (
+    VALIDATION_FRACTION,
+    flag("tune_search", True, "search less in prediction where held-out texts show that it costs next to nothing"),
+    count("patience", 10, "stop after this many epochs without improvement"),
+    count("seed", 0, "random seed", low=0),
+)
 TEXT_OPTIONS = (
     count("embedding_dim", 300, "dimensions of the word vectors"),
     Option(
-        "vectors", (str,), "", "file of word vectors to start from (GloVe or fastText text, .npy); empty: learn them"
+        "vectors",
+        (str,),
+        "",
+        "word vectors to start from: GloVe or fastText text, .npy, or a folder of static embeddings; empty: learn them",
     ),
+    choice(
+        "vector_init",
+        "scaled",
+        "how word vectors start: scaled: those of the file, or learnt ones, at the length that the encoder learns best "
+        "from; given: the same as they are; random: U(−0.25, 0.25), like words that are not in the file",
+        ("scaled", "given", "random"),
+    ),
+    choice("split", "words", "split texts at word boundaries, or at white space only", ("words", "whitespace")),
+    STOP_WORDS,
     count("min_count", 1, "leave out words with fewer occurrences"),
+    count("max_vocabulary", 0, "keep only this many of the most frequent words; 0: all", low=0),
     Option(
         "subwords",
         (str,),
@@ -55,15 +112,23 @@ TEXT_OPTIONS = (
         "min_count 2 or more); empty: none",
         pattern=r"(\d+(-\d+)?)?",
     ),
-    count("max_words", 32, "words of a text that are read"),
+    choice(
+        "subwords_of",
+        "rare",
+        "whether subwords stand for words that are left out or unknown (rare), or follow every word (all)",
+        ("rare", "all"),
+    ),
+    count(
+        "max_words",
+        lambda size: size.longest_row or 32,
+        "words of a text that are read; of sparse features, the columns with the largest weights",
+        "32; the longest row of sparse features",
+    ),
+    flag("group_by_length", True, "make batches of texts of about equal length, which is faster; false: at random"),
     flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
-    flag("reranker", True, "re-rank the best candidates with a linear classifier over words"),
-    count("n_reranked", 100, "candidates that are re-ranked"),
-    Option("C", (float,), 0.5, "inverse regularisation of the re-ranker, as in scikit-learn", low=0, open_low=True),
-    VALIDATION_FRACTION,
+    *RERANKER_OPTIONS,
     flag("store_examples", False, "store some held-out texts in the model card, for people to try"),
-    count("patience", 10, "stop after this many epochs without improvement"),
-    count("seed", 0, "random seed", low=0),
+    *HELD_OUT_OPTIONS,
 )
 RUN = (
     THREADS,
@@ -73,10 +138,81 @@ RUN = (
     Option("checkpoint_minutes", (float,), 10.0, "minutes between checkpoints", low=0),
 )
 LEARNING_RATE = rate("learning_rate", 0.004, "peak of the learning rate")
+# How label rows and word vectors learn. Behind `n_epochs`, which one of the defaults needs.
+OPTIMIZATION_OPTIONS = (
+    choice(
+        "optimizer",
+        "row-adam",
+        "of label rows and word vectors: row-adam: Adam without momentum, one second moment per row; adam: Adam on the "
+        "rows of a batch (SparseAdam)",
+        ("row-adam", "adam"),
+    ),
+    choice(
+        "loss_reduction",
+        "sum",
+        "the loss of a text: the sum over its labels or candidates, or their mean",
+        ("sum", "mean"),
+    ),
+    choice(
+        "schedule",
+        "one-cycle",
+        "of the learning rate: one-cycle: up for 30 % of the training, then down to almost 0; one-cycle-published: up "
+        "for 33 %, from a tenth of the peak; step: constant, halved once after decay_epoch",
+        ("one-cycle", "one-cycle-published", "step"),
+    ),
+    decay_epoch("decay_epoch", "n_epochs", "with schedule=step"),
+    choice(
+        "row_init",
+        "normal",
+        "how label rows start: normal: small and normally distributed; xavier: Xavier's uniform distribution",
+        ("normal", "xavier"),
+    ),
+    choice(
+        "bias_init",
+        "prior",
+        "how the biases of label rows start: prior: at the log-odds of the mean label probability; zero; none: there "
+        "are no biases",
+        ("prior", "zero", "none"),
+    ),
+)
+
+# The layers before the label rows, and how they start.
+BLOCK_OPTIONS = (
+    choice("weight_init", "torch", "how layers start: torch's default, or Xavier's, biases at 0", ("torch", "xavier")),
+    choice(
+        "block",
+        "residual",
+        "block before the label rows: residual: f(R·h) + h; linear: f(R·h), fully connected; or none",
+        ("residual", "linear", "none"),
+    ),
+    choice("block_activation", "relu", "f of the block", ("relu", "gelu")),
+    choice(
+        "block_norm",
+        "spectral",
+        "norm of the block: spectral: the spectral norm of R is spectral_bound; batch: batch norm of f(R·h); or none",
+        ("spectral", "batch", "none"),
+    ),
+    Option("spectral_bound", (float,), 1.0, "spectral norm of R (λ); 0: not bounded", low=0),
+    flag("block_bias", False, "whether R has a bias"),
+    fraction("block_dropout", 0.0, "share of the block's input that is dropped at random"),
+    fraction("residual_dropout", 0.0, "share of f(R·h) that is dropped at random before h is added"),
+    fraction("head_dropout", 0.0, "share of the block's output that is dropped at random"),
+)
 
 INCEPTION_OPTIONS = (
     count("channels", 32, "channels of the convolutions"),
     flag("attention", True, "let words and dimensions attend to each other before the convolutions"),
+    choice(
+        "attention_value",
+        "vectors",
+        "value of the attention over dimensions: the word vectors, or its query: what the attention over words gave",
+        ("vectors", "query"),
+    ),
+    flag("norm_first", True, "batch norm before the GELU behind each convolution; false: behind it"),
+    flag("project_norm", False, "a bias, GELU and batch norm behind the projection of words to channels"),
+    fraction("word_dropout", 0.0, "share of the numbers of the word vectors that is dropped at random"),
+    fraction("project_dropout", 0.0, "share that is dropped behind project_norm"),
+    fraction("branch_dropout", 0.25, "share of the output of the three parallel convolutions that is dropped"),
     flag("bag", True, "append the sum of the word vectors to the convolved features"),
     flag("shuffle_words", True, "shuffle the words of a text in every epoch"),
     count("dimension_permutation", 0, "seed of a permutation of the dimensions before training; 0: none", low=0),
@@ -86,53 +222,16 @@ CNN_OPTIONS = (
     count("n_chunks", 2, "chunks of a text; each filter keeps its maximum in each chunk"),
     count("hidden_size", 512, "size of the hidden layer, which gives the features"),
     fraction("dropout", 0.5, "share of the features that is dropped at random"),
+    fraction("word_dropout", 0.25, "share of the numbers of the word vectors that is dropped at random"),
+    flag("fixed_chunks", False, "chunks of the text padded to max_words, not of the text"),
 )
 HASHED_OPTIONS = (
     count("n_word_buckets", 65_536, "buckets that words are hashed into, if there are more words than that"),
+    choice(
+        "hashing",
+        "even",
+        "how words and labels are hashed: even: at random, in equal numbers; universal: by a universal hash function",
+        ("even", "universal"),
+    ),
     fraction("dropout", 0.5, "share of the features that is dropped at random"),
-)
-
-DEEPXML_OPTIONS = (
-    BATCH_SIZE,
-    choice(
-        "surrogate",
-        "clusters",
-        "task that the features are learnt on: clusters of labels; hashed: random groups of labels; frequent: the most "
-        "frequent labels; none: features stay as the word vectors give them",
-        ("clusters", "hashed", "frequent", "none"),
-    ),
-    count(
-        "n_clusters",
-        lambda size: min(max(-(-size.n_labels // 8), 8192), 65_536, size.n_labels),
-        "clusters, groups or labels of the surrogate task",
-        "labels / 8, 8,192 to 65,536, at most the labels",
-    ),
-    count(
-        "n_surrogate_epochs",
-        lambda size: round(min(max(40 * size.scale**-0.5, 6), 60)),
-        "passes over the texts in which the features are learnt",
-        "40 / √(texts / 10,000), 6 to 60",
-    ),
-    rate("surrogate_learning_rate", 0.004, "peak of the learning rate on the surrogate task"),
-    choice(
-        "negative_sampling",
-        "neighbours",
-        "labels that a text is trained on beside its own: neighbours: candidates; slice: nearest label centres only; "
-        "uniform or frequent: at random",
-        ("neighbours", "slice", "uniform", "frequent"),
-    ),
-    count("n_candidates", 500, "candidates per text, in training and in prediction"),
-    count("n_random_negatives", 50, "labels per text and step that are drawn at random", low=0),
-    count("n_neighbours", 50, "training texts that vote for their labels"),
-    count("texts_per_label", 10, "texts of each label that may vote"),
-    Option(
-        "vote_weight",
-        (float,),
-        0.0,
-        "weight of these votes beside the cosines of label centres; 0: no index of texts, a smaller and faster model",
-        low=0,
-        high=1,
-    ),
-    epochs(20, 4, 20),
-    rate("learning_rate", 0.002, "peak of the learning rate of the label rows"),
 )

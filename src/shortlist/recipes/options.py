@@ -25,11 +25,17 @@ _TYPE_NAMES = {
 
 
 class DataSize(NamedTuple):
-    """What a default may depend on: the size of the training data, and the options resolved so far."""
+    """What a default may depend on: the training data, and the options resolved so far.
+
+    inputs       "texts", or "sparse" or "dense" features
+    longest_row  the largest number of columns that a row of sparse features has
+    """
 
     n_texts: int
     n_labels: int
     options: Mapping[str, Any]
+    inputs: str = "texts"
+    longest_row: int = 0
 
     @property
     def scale(self) -> float:
@@ -41,10 +47,13 @@ class DataSize(NamedTuple):
 class Option:
     """An option of a recipe.
 
-    types    accepted types of the value
-    default  a value, or a function of the `DataSize`
-    rule     how a default that depends on the data is computed, in words
-    low      smallest value, excluded if `open_low`; likewise `high`
+    types     accepted types of the value
+    default   a value, or a function of the `DataSize`
+    rule      how a default that depends on the data is computed, in words
+    required  whether the user must set it: there is no sensible default
+    low       smallest value, excluded if `open_low`; likewise `high`
+    source    in a published form, where in the paper the default is
+    aliases   other values that are accepted, and what they mean
     """
 
     name: str
@@ -58,6 +67,9 @@ class Option:
     open_high: bool = False
     choices: tuple[str, ...] = ()
     pattern: str = ""
+    source: str = ""
+    required: bool = False
+    aliases: tuple[tuple[Any, Any], ...] = ()
 
     @property
     def range(self) -> str:
@@ -74,6 +86,9 @@ class Option:
         """The value as a plain Python object, or an OptionError that says what was expected."""
         if isinstance(value, np.generic):
             value = value.item()  # numpy's numbers cannot be saved as JSON
+        for alias, meant in self.aliases:
+            if type(value) is type(alias) and value == alias:
+                return meant
         if not any(_is_instance(value, kind) for kind in self.types):
             expected = " or ".join(_TYPE_NAMES[kind] for kind in self.types)
             raise OptionError(f"{self.name} is {value!r:.60}; expected {expected}")
@@ -129,6 +144,22 @@ def with_defaults(options: Iterable[Option], **defaults: Any) -> tuple[Option, .
     return tuple(changed)
 
 
+class Published(NamedTuple):
+    """The default of an option in a paper: a value or a function of the `DataSize`, and its place in the paper."""
+
+    default: Any
+    source: str
+    rule: str = ""
+
+
+def with_published(options: Iterable[Option], published: Mapping[str, Published]) -> tuple[Option, ...]:
+    """The options with the defaults of a paper."""
+    unknown = published.keys() - {option.name for option in options}
+    if unknown:
+        raise OptionError(f"no option {', '.join(sorted(unknown))} to give a published default to")
+    return tuple(replace(o, **published[o.name]._asdict()) if o.name in published else o for o in options)
+
+
 class Options:
     """Resolved options, as attributes: `options.n_epochs`."""
 
@@ -160,9 +191,15 @@ class Options:
 
 
 def resolve(
-    recipe: str, options: Sequence[Option], given: Mapping[str, Any], n_texts: int = 10_000, n_labels: int = 1000
+    recipe: str,
+    options: Sequence[Option],
+    given: Mapping[str, Any],
+    n_texts: int = 10_000,
+    n_labels: int = 1000,
+    inputs: str = "texts",
+    longest_row: int = 0,
 ) -> Options:
-    """Check the given values and fill in the defaults for data of this size.
+    """Check the given values and fill in the defaults for data of this kind and size (see `DataSize`).
 
     None asks for the default where that depends on the data or the machine.
 
@@ -182,7 +219,7 @@ def resolve(
         value = given.get(option.name)
         if option.name not in given or (value is None and callable(option.default)):
             default = option.default
-            value = default(DataSize(n_texts, n_labels, values)) if callable(default) else default
+            value = default(DataSize(n_texts, n_labels, values, inputs, longest_row)) if callable(default) else default
         values[option.name] = option.checked(value)
     if values.get("resume") and not values.get("checkpoint_dir"):
         raise OptionError("resume needs checkpoint_dir: the folder with the checkpoints of the interrupted training")

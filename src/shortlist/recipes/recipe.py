@@ -7,6 +7,8 @@ A package adds a recipe with `shortlist.register(recipe)`, or with an entry poin
 
 The command line also takes `--recipe my_package.my_module:RECIPE`, and the environment variable SHORTLIST_RECIPES a
 comma-separated list of such names. A model folder never names code to import: whoever loads it registers the recipe.
+
+A recipe named after a paper has a second set of defaults, the paper's: `astec@published`.
 """
 
 from __future__ import annotations
@@ -14,21 +16,22 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
 from shortlist.errors import ModelError, OptionError
-from shortlist.recipes.options import Option
+from shortlist.recipes.options import Option, Published, with_published
 from shortlist.stages.encoders import ENCODERS, Encoder, FunctionEncoder
 from shortlist.stages.encoders.encoder import Encode
 
 log = logging.getLogger("shortlist")
 
 GROUP, VARIABLE = "shortlist.recipes", "SHORTLIST_RECIPES"
-FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "mach", "slice")
+PUBLISHED = "@published"
+FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "attentionxml", "mach", "slice", "features", "transformer")
 
 
 class UnknownEncoderError(ModelError):
@@ -43,6 +46,9 @@ class CustomEncoder:
     network  `network(data, options, vectors)` gives a torch module: padded word ids (batch × words, padding =
              `data.n_words`) to features (batch × `module.n_features`). `module.arrays()` gives what `encode` needs
     encode   `encode(arrays, word_ids)`, without torch: the same features, from a `Ragged` of word ids
+
+    If the recipe takes sparse features, the module gets their weights as a second argument, and the `Ragged` has them,
+    too. If it takes dense features, module and `encode` get these (batch × columns) in place of word ids.
     """
 
     name: str
@@ -62,7 +68,8 @@ class Recipe:
     encoder                           the name of a built-in encoder, or a `CustomEncoder`
     phases                            names of the phases of training, in order (training/phases.py)
     options                           every option with its default, meaning and range
-    takes_features                    whether it can learn from a matrix of features instead of texts
+    takes                             what it can learn from: "texts", "sparse" features, "dense" features
+    published                         defaults that differ in the paper, by name of the option
     """
 
     name: str
@@ -72,11 +79,19 @@ class Recipe:
     encoder: str | CustomEncoder
     phases: tuple[str, ...]
     options: tuple[Option, ...] = ()
-    takes_features: bool = False
+    takes: tuple[str, ...] = ("texts",)
+    published: Mapping[str, Published] = field(default_factory=dict)
 
     @property
     def option_names(self) -> set[str]:
         return {option.name for option in self.options}
+
+    def as_published(self) -> Recipe:
+        """The same recipe with the defaults of its paper."""
+        if not self.published:
+            raise OptionError(f"recipe {self.name!r} has no published form")
+        options = with_published(self.options, self.published)
+        return replace(self, name=f"{self.name}{PUBLISHED}", options=options, published={})
 
 
 _registered: dict[str, Recipe] = {}
@@ -98,7 +113,12 @@ def list_recipes() -> dict[str, Recipe]:
 
 
 def get_recipe(name: str) -> Recipe:
-    """The recipe with this name, or the one that `package.module:NAME` names, which is registered, too."""
+    """The recipe with this name, or the one that `package.module:NAME` names, which is registered, too.
+
+    `NAME@published` is the recipe with the defaults of its paper.
+    """
+    if name.endswith(PUBLISHED):
+        return get_recipe(name.removesuffix(PUBLISHED)).as_published()
     if ":" in name:
         recipe = _import_recipe(name)
         register(recipe)

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.astec import ASTEC, DEEPXML_PHASES
-from shortlist.recipes.options import with_defaults
+from shortlist.recipes.astec import ASTEC
+from shortlist.recipes.deepxml import DEEPXML_PHASES, WORDS_PUBLISHED
+from shortlist.recipes.options import Published, with_defaults
 from shortlist.recipes.recipe import Recipe
+
+# "Program": the authors' (Jain et al. 2019), with its default parameters.
+SLICE_PUBLISHED = {
+    **WORDS_PUBLISHED,
+    "reranker": Published("none", "Slice §3"),
+    "surrogate": Published("none", "Slice §3: features are given"),
+    "negative_sampling": Published("slice", "Slice §3: the nearest label centres"),
+    "n_candidates": Published(300, "Slice, program: 300 labels per point"),
+    "n_nearest_labels": Published(300, "Slice, program: 300 labels per point"),
+    "n_random_negatives": Published(0, "Slice §3: none"),
+    "unit_centres": Published(False, "Slice, program: normalised sum of the label's points"),
+    "n_head_labels": Published(0, "Slice §3: one centre per label"),
+    "centre_graph": Published("100/300/300", "Slice, program: M, efC, efS"),
+    "vote_weight": Published(0.0, "Slice §3: no index of points"),
+    "classifier": Published("slice", "Slice §3: a linear classifier per label, squared hinge loss"),
+    "C": Published(1.0, "Slice, program"),
+    "block": Published("none", "Slice §3: features stay as they are"),
+    "blend": Published("mean", "Slice, program: σ(w · x) + σ(γ · cosine)"),
+    "alpha": Published(0.5, "Slice, program: both count the same"),
+    "similarity_scale": Published(0.0, "Slice, program: γ, the mean length of the label rows"),
+}
 
 SLICE = Recipe(
     name="slice",
@@ -13,7 +35,8 @@ SLICE = Recipe(
     choose_when="for data sets of features instead of texts (of images, say), or very good word vectors",
     encoder="fixed",
     phases=DEEPXML_PHASES,
-    options=with_defaults(ASTEC.options, reranker=False, surrogate="none", negative_sampling="slice"),
-    takes_features=True,
+    options=with_defaults(ASTEC.options, reranker="none", surrogate="none", negative_sampling="slice"),
+    takes=("texts", "sparse", "dense"),
+    published=SLICE_PUBLISHED,
 )
 RECIPES = (SLICE,)

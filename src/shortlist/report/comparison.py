@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shortlist.compare.results import Entry
+from shortlist.files import write_atomically
 from shortlist.report import sections
-from shortlist.report.entry import Entry, read_entries
 from shortlist.report.page import Page
 from shortlist.report.plots import PANEL, WIDE, Bar, Point, duration, scatter
 from shortlist.report.render import Cell
-from shortlist.report.sections import MEANINGS, METRICS, Data, file_size, score_cell
+from shortlist.report.sections import MEANINGS, METRICS, Data, file_size, read_entries, score_cell
 
 MAIN_METRIC = "P@1"
 PLOTTED_FROM = 0.5  # of the best score: systems below would squeeze the others together in a plot
@@ -28,14 +29,19 @@ COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def write_comparison(summary: Mapping[str, Any], out: Path) -> None:
-    """Write `report.html` and `report.md` into a folder. Whatever is not measured yet is left out."""
-    comparison_page(summary).write(Path(out) / "report.html", Path(out) / "report.md")
+    """Write report.html, report.md and table.md into a folder. Whatever is not measured yet is left out."""
+    page = comparison_page(summary)
+    page.write(Path(out) / "report.html", Path(out) / "report.md")
+    with write_atomically(Path(out) / "table.md") as file:
+        file.write(Page("table.j2", **page.data).to_markdown().encode())
 
 
 def comparison_page(summary: Mapping[str, Any]) -> Page:
     entries = read_entries(summary.get("entries"))
     ranked = sorted((e for e in entries if e.status == "done"), key=lambda e: -e.scores.get(MAIN_METRIC, 0.0))
     data, machine = summary.get("data") or {}, summary.get("machine") or {}
+    measured = dict.fromkeys(metric for entry in ranked for metric in entry.scores)
+    main, others = [m for m in METRICS if m in measured], [m for m in measured if m not in METRICS]
     return Page(
         "comparison.j2",
         ranked=ranked,
@@ -43,11 +49,14 @@ def comparison_page(summary: Mapping[str, Any]) -> Page:
         data=data,
         machine=machine,
         finding=_finding(ranked),
-        scores=_scores(ranked),
+        scores=_scores(ranked, main),
+        all_scores=_scores(ranked, [*main, *others], with_intervals=False),
         costs=_costs(ranked),
         training_time=_against_time(ranked, "train_seconds", 1.0, "What does more training time buy?"),
         latency=_against_time(ranked, "ms_p50", 1e-3, "Which systems are fast enough?"),
-        accuracy=_accuracy(ranked),
+        accuracy=_accuracy(ranked, main),
+        other_scores=_scores(ranked, others, with_intervals=False) if others else None,
+        meanings=MEANINGS,
         **sections.shared_sections(ranked, summary.get("words_per_text")),
         ablations=[sections.ablation(table) for table in summary.get("ablations") or () if table["rows"]],
         examples=[_example(one, [entry.name for entry in ranked]) for one in summary.get("examples") or ()],
@@ -72,19 +81,19 @@ def _finding(ranked: Sequence[Entry]) -> Data | None:
     }
 
 
-def _scores(ranked: Sequence[Entry]) -> Data:
-    metrics = [metric for metric in METRICS if any(metric in entry.scores for entry in ranked)]
-    rows = _score_rows(ranked, metrics)
-    for entry, row in zip(ranked, rows, strict=True):
-        title = entry.title if entry.title != entry.name else ""
-        row[0] = Cell(entry.name, detail=title or ("another tool" if entry.is_peer else ""))
-    return {"header": ["", *metrics], "rows": rows}
-
-
-def _score_rows(entries: Sequence[Entry], metrics: Sequence[str], with_intervals: bool = True) -> list[list[Any]]:
-    """One row per entry; the best score of each column is bold."""
-    best = {metric: max(entry.scores.get(metric, 0.0) for entry in entries) for metric in metrics}
-    return [[e.name, *(score_cell(e, metric, best[metric], with_intervals) for metric in metrics)] for e in entries]
+def _scores(ranked: Sequence[Entry], metrics: Sequence[str], with_intervals: bool = True) -> Data:
+    """One row per entry. The best score of each column is bold; the others have an interval, or a star (see below)."""
+    best = {metric: max(entry.scores.get(metric, 0.0) for entry in ranked) for metric in metrics}
+    rows = []
+    for entry in ranked:
+        title = entry.title if entry.title != entry.name else "another tool" if entry.is_peer else ""
+        row = [Cell(entry.name, detail=title), *(score_cell(entry, metric, best[metric]) for metric in metrics)]
+        if not with_intervals:
+            p_values = [entry.difference_to_best.get(metric, {}).get("p", 0.0) for metric in metrics]
+            stars = ["", *("*" if p >= SIGNIFICANT else "" for p in p_values)]
+            row = [cell._replace(detail=star) for cell, star in zip(row, stars, strict=True)]
+        rows.append(row)
+    return {"header": ["", *map(_metric_title, metrics)], "rows": rows}
 
 
 def _metric_title(metric: str) -> str:
@@ -110,7 +119,7 @@ def _against_time(entries: Sequence[Entry], cost: str, unit: float, title: str) 
         return None
     floor = PLOTTED_FROM * max(entry.scores[MAIN_METRIC] for entry in shown)
     points = [
-        Point(e.name, unit * getattr(e, cost), e.scores[MAIN_METRIC], e.interval(MAIN_METRIC), series=int(e.is_peer))
+        Point(e.name, unit * getattr(e, cost), e.scores[MAIN_METRIC], e.intervals.get(MAIN_METRIC), int(e.is_peer))
         for e in shown
     ]
     axis = COSTS[cost][0]
@@ -125,35 +134,28 @@ def _against_time(entries: Sequence[Entry], cost: str, unit: float, title: str) 
     }
 
 
-def _accuracy(ranked: Sequence[Entry]) -> Data | None:
-    entries = [entry for entry in ranked if any(metric in entry.scores for metric in METRICS)]
-    plotted = [metric for metric in METRICS if any(metric in entry.scores for entry in entries)]
-    if not plotted:
+def _accuracy(ranked: Sequence[Entry], metrics: Sequence[str]) -> Data | None:
+    entries = [entry for entry in ranked if any(metric in entry.scores for metric in metrics)]
+    if not entries:
         return None
     plots = []
-    for metric in plotted:
+    for metric in metrics:
         scored = [entry for entry in entries if metric in entry.scores]
-        shown = [Bar(e.name, e.scores[metric], e.interval(metric), grey=e.is_peer) for e in scored]
+        shown = [Bar(e.name, e.scores[metric], e.intervals.get(metric), grey=e.is_peer) for e in scored]
         plots += sections.ranked_bars(shown, metric)
-    metrics = list(dict.fromkeys([*METRICS, *(metric for entry in entries for metric in entry.scores)]))
-    others = [metric for metric in metrics if metric not in METRICS]
     compared = [entry for entry in entries if entry.difference_to_best]
-    columns = [metric for metric in METRICS if any(metric in entry.difference_to_best for entry in compared)]
+    columns = [metric for metric in metrics if any(metric in entry.difference_to_best for entry in compared)]
     return {
-        "meanings": MEANINGS,
-        "header": ["", *map(_metric_title, metrics)],
+        "header": ["", *metrics],
         "rows": [[entry.name, *(score_cell(entry, metric) for metric in metrics)] for entry in entries],
         "plots": plots,
         "peers": any(entry.is_peer for entry in entries),
-        "missing": sections.missing_values({e.name: [m for m in plotted if m not in e.scores] for e in ranked}),
+        "missing": sections.missing_values({e.name: [m for m in metrics if m not in e.scores] for e in ranked}),
         "compared": columns,
         "differences": [
             [entry.name, *(_difference(entry.difference_to_best.get(metric, {})) for metric in columns)]
             for entry in compared
         ],
-        "others": [_metric_title(metric) for metric in others],
-        "other_scores": _score_rows(entries, others, with_intervals=False),
-        "other_meanings": [MEANINGS[f] for f in MEANINGS if any(metric.startswith(f"{f}@") for metric in others)],
     }
 
 

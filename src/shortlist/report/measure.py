@@ -5,8 +5,6 @@ Scores use all test texts. Latency, robustness and examples use a sample drawn w
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -14,6 +12,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shortlist.arrays import Ragged
+from shortlist.compare.machine import machine_facts
+from shortlist.compare.measure import contributions
+from shortlist.compare.peers.run_peer import measure_latency
+from shortlist.compare.results import Entry
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
@@ -21,12 +23,11 @@ from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import is_filtered, pair_keys, places_needed
 from shortlist.model.model import Model
-from shortlist.report.entry import Entry
 from shortlist.text import Tokenizer
 from shortlist.text.perturb import PERTURBATIONS, perturb
 
 K = 5
-LATENCY_TEXTS, WARM_UP_TEXTS = 500, 20
+LATENCY_TEXTS = 500
 ROBUSTNESS_TEXTS = 2000
 EXAMPLES = 4  # of each kind
 MISTAKES, WORST_LABELS, CONFUSIONS = 20, 15, 15
@@ -109,8 +110,12 @@ def measure_model(
     predicted = model.predict_dataset(test, places_needed(K, test.filter_pairs), threads)
     seconds = time.perf_counter() - start
     result = evaluate(predicted, test, train=train, unseen=unseen, intervals=True, seed=seed)
-    milliseconds = _latency(model, test, rng)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    timed = rng.choice(len(test), min(LATENCY_TEXTS, len(test)), replace=False).tolist()
+    inputs = [test.texts[row] if test.features is None else test.features[[row]] for row in timed]
+    predict = model.predict if test.features is None else model.rank
+    # One text at a time on one core, from the text to the names of its labels.
+    latency = measure_latency(lambda one: predict(one, K, threads=1), inputs)
+    machine = machine_facts()
     ranking = _rank(model, test, predicted, train)
     ranked = ranking.ids >= 0
     on_test = reliability_and_error(ranking.scores[ranked], ranking.correct[ranked])
@@ -118,12 +123,9 @@ def measure_model(
         name=name or model.title,
         scores=result.values,
         intervals=result.intervals,
-        by_quantile=[
-            {"labels": part.labels, "from": part.lowest, "to": part.highest, **part.contributions}
-            for part in result.quantiles
-        ],
-        ms_p50=float(np.percentile(milliseconds, 50)),
-        ms_p99=float(np.percentile(milliseconds, 99)),
+        by_quantile=contributions(result),
+        ms_p50=latency["ms_p50"],
+        ms_p99=latency["ms_p99"],
         bulk_texts_per_second=len(test) / seconds,
         model_bytes=model.card.get("size_bytes"),
         # An ensemble shows the training of its first member.
@@ -139,12 +141,12 @@ def measure_model(
     return Measurements(
         entry=entry,
         card=model.card,
-        machine={"processor": platform.machine(), "cores": os.cpu_count(), "load": load},
+        machine=machine,
         n_texts=len(test),
         n_labels=test.n_labels,
         n_scored_texts=result.texts,
         n_left_out=result.left_out,
-        n_timed_texts=len(milliseconds),
+        n_timed_texts=len(timed),
         words=words,
         notes=result.notes + _unknown_labels(ranking),
         missed_labels=_missed_labels(ranking),
@@ -153,21 +155,6 @@ def measure_model(
         confident_mistakes=_confident_mistakes(ranking),
         examples=examples,
     )
-
-
-def _latency(model: Model, test: Dataset, rng: np.random.Generator) -> list[float]:
-    """Milliseconds for one text at a time on one core, from the text to the names of its labels."""
-    rows = rng.choice(len(test), min(LATENCY_TEXTS, len(test)), replace=False).tolist()
-    inputs = [test.texts[row] if test.features is None else test.features[[row]] for row in rows]
-    predict = model.predict if test.features is None else model.rank
-    for one in inputs[:WARM_UP_TEXTS]:
-        predict(one, K, threads=1)
-    milliseconds = []
-    for one in inputs:
-        start = time.perf_counter()
-        predict(one, K, threads=1)
-        milliseconds.append(1000 * (time.perf_counter() - start))
-    return milliseconds
 
 
 def _robustness(

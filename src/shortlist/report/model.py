@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shortlist.compare.results import Entry
 from shortlist.model.model import Prediction
 from shortlist.report import sections
-from shortlist.report.entry import Entry
 from shortlist.report.measure import Measurements
 from shortlist.report.page import Page
 from shortlist.report.plots import Bar, Line, bars, lines
@@ -41,7 +41,7 @@ def _tiles(entry: Entry) -> list[tuple[str, str, str]]:
     tiles: list[tuple[str, str, str]] = []
     for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "R@5"):
         if metric in entry.scores:
-            interval = entry.interval(metric)
+            interval = entry.intervals.get(metric)
             detail = f"95%: {interval[0]:.1f} to {interval[1]:.1f}" if interval else ""
             tiles.append((metric, f"{entry.scores[metric]:.1f} %", detail))
     tiles.append(("Latency", f"{entry.ms_p50:.2f} ms", f"p99: {entry.ms_p99:.2f} ms"))
@@ -55,9 +55,8 @@ def _accuracy(entry: Entry) -> Data:
     plots, rows, meanings = [], [], []
     for family in ("P", "PSP", "N", "R"):
         metrics = [f"{family}@{k}" for k in KS]
-        shown = [
-            Bar(metric, entry.scores[metric], entry.interval(metric)) for metric in metrics if metric in entry.scores
-        ]
+        measured = [metric for metric in metrics if metric in entry.scores]
+        shown = [Bar(metric, entry.scores[metric], entry.intervals.get(metric)) for metric in measured]
         if shown:
             plots.append(bars(shown, MEANINGS[family].split(":")[0]))
             meanings.append(MEANINGS[family])

@@ -64,7 +64,8 @@ def escape_markdown(value: Any) -> str:
     a\\|b \\*c\\* &lt;d>
     """
     line = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]+", " ", str(value))
-    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", line.replace("&", "&amp;").replace("<", "&lt;"))
+    # Underscores inside words mean nothing in Markdown.
+    return re.sub(r"([\\`*\[\]|#~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def number(value: Any, digits: int = 2) -> str:

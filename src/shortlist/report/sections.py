@@ -5,12 +5,14 @@ A section is None if no entry has the values it needs. Entries without values ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from markupsafe import Markup
 
-from shortlist.report.entry import Entry, read_entries
+from shortlist.compare.results import Entry
 from shortlist.report.plots import Bar, Line, bars, histogram, lines, reliability, spread
 from shortlist.report.render import Cell, number
 
@@ -27,6 +29,20 @@ ORIGINAL = "original"
 PERTURBATIONS = {"shuffled": "words shuffled", "dropped": "words dropped", "misspelt": "words misspelt"}
 CURVES = {"P@1": "P@1", "P@5": "P@5"}
 META_CURVES = {"P@1": "P@1", "meta_P@1": "meta P@1", "meta_recall": "meta recall"}
+
+
+def read_entries(given: Iterable[Mapping[str, Any]] | None) -> list[Entry]:
+    return [msgspec.convert(_without_missing(one), Entry) for one in given or ()]
+
+
+def _without_missing(value: Any) -> Any:
+    """Drop None, NaN and infinity from dictionaries, so that only a missing key means a missing value."""
+    if isinstance(value, Mapping):
+        cleaned = {key: _without_missing(one) for key, one in value.items()}
+        return {key: one for key, one in cleaned.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_without_missing(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def shared_sections(entries: Sequence[Entry], words: Mapping[str, Any] | None) -> Data:
@@ -46,9 +62,9 @@ def file_size(n_bytes: float) -> str:
     return f"{n_bytes / 1e3:,.1f} kB"
 
 
-def score_cell(entry: Entry, metric: str, best: float | None = None, with_interval: bool = True) -> Cell:
-    value, ends = entry.scores.get(metric), entry.interval(metric)
-    detail = f"{ends[0]:.1f} to {ends[1]:.1f}" if ends and with_interval else ""
+def score_cell(entry: Entry, metric: str, best: float | None = None) -> Cell:
+    value, ends = entry.scores.get(metric), entry.intervals.get(metric)
+    detail = f"{ends[0]:.1f} to {ends[1]:.1f}" if ends else ""
     return Cell(value, value is not None and best is not None and value >= best, detail)
 
 

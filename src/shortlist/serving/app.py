@@ -151,7 +151,7 @@ class App:
         fields["ms"] = round(1000 * seconds, 2)
         if texts:
             fields["n_texts"] = len(texts)
-            if self._log_texts:
+            if self._log_texts and isinstance(texts[0], str):
                 fields["texts"] = texts
         self.log.event("request", "error" if status == 500 else "info", **fields)
 

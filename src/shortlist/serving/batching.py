@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from shortlist.model import Prediction
 
@@ -20,12 +20,12 @@ MAX_BATCH_TEXTS = 64
 
 
 class Predict(Hashable, Protocol):
-    """Predicts texts. Texts of equal `Predict` objects can share a call; each counts `weight` times."""
+    """Predicts texts or features. Those of equal `Predict` objects can share a call; each counts `weight` times."""
 
     @property
     def weight(self) -> int: ...
 
-    def __call__(self, texts: list[str]) -> list[list[Prediction]]: ...
+    def __call__(self, texts: list[Any]) -> list[list[Prediction]]: ...
 
 
 class Job:
@@ -33,13 +33,13 @@ class Job:
 
     __slots__ = ("future", "n_sent", "predict", "results", "texts")
 
-    def __init__(self, texts: list[str], predict: Predict, future: asyncio.Future[list[list[Prediction]]]) -> None:
+    def __init__(self, texts: list[Any], predict: Predict, future: asyncio.Future[list[list[Prediction]]]) -> None:
         self.texts, self.predict, self.future = texts, predict, future
         self.n_sent = 0
         self.results: list[list[Prediction]] = []
 
 
-Part = tuple[Job, list[str]]  # the texts of a job that go into one batch
+Part = tuple[Job, list[Any]]  # the texts of a job that go into one batch
 Outcome = tuple[Job, list[list[Prediction]] | Exception]
 
 
@@ -61,7 +61,7 @@ class Batcher:
         """The number of requests that wait for their (next) batch."""
         return len(self._waiting)
 
-    async def predict(self, texts: list[str], predict: Predict) -> list[list[Prediction]]:
+    async def predict(self, texts: list[Any], predict: Predict) -> list[list[Prediction]]:
         if not texts:
             return []
         job = Job(texts, predict, self._loop.create_future())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 
@@ -53,8 +54,8 @@ class Limits:
     def max_explained_texts(self) -> int:
         return max(self.max_texts // EXPLAIN_WEIGHT, 1)
 
-    def check_texts(self, texts: list[str], explain: bool) -> None:
-        """Refuse too many texts, or a text that is too long."""
+    def check_texts(self, texts: list[Any], explain: bool) -> None:
+        """Refuse too many texts (or rows of features), or a text that is too long."""
         most = self.max_explained_texts if explain else self.max_texts
         if len(texts) > most:
             limit = f"{most:,} with explanations" if explain else f"{most:,}"
@@ -62,7 +63,7 @@ class Limits:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         for i, text in enumerate(texts):
             # A text of 2n - 1 characters has at most n words: most texts need no counting.
-            if len(text) < 2 * self.max_words:
+            if not isinstance(text, str) or len(text) < 2 * self.max_words:
                 continue
             n_words = len(text.split())
             if n_words > self.max_words or len(text) > self.max_characters:

@@ -15,11 +15,22 @@ MAX_K = 100
 MAX_SEARCH_EFFORT = 4  # a client may ask for more work, within reason
 
 
-class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """One text or several, and how to predict their labels."""
+class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
+    """A row of features: the values of some columns. All other columns are 0."""
 
-    text: Annotated[str, Meta(description="One text. Give either `text` or `texts`.")] | UnsetType = UNSET
-    texts: Annotated[list[str], Meta(description="Several texts. Give either `text` or `texts`.")] | UnsetType = UNSET
+    indices: Annotated[list[int], Meta(description="Numbers of columns, from 0.")]
+    values: Annotated[list[float], Meta(description="The value of each of these columns.")]
+
+
+class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Texts, or rows of features for a model that was trained on features, and how to predict their labels."""
+
+    text: Annotated[str, Meta(description="One text. Give one of `text`, `texts` and `features`.")] | UnsetType = UNSET
+    texts: Annotated[list[str], Meta(description="Several texts.")] | UnsetType = UNSET
+    features: Annotated[
+        list[list[float] | SparseRow],
+        Meta(description="Rows of features, each as a list of all values or as a sparse row."),
+    ] | UnsetType = UNSET  # fmt: skip
     # A float because 5.0 is a valid JSON integer.
     k: Annotated[float, Meta(ge=1, le=MAX_K, multiple_of=1, description="Maximum number of labels per text.")] = 5
     min_score: Annotated[float, Meta(ge=0, le=1, description="Labels with a lower score are omitted.")] = 0.0
@@ -70,7 +81,9 @@ class ModelCard(msgspec.Struct):
     recipe: Annotated[str, Meta(description="The recipe it was trained with.")]
     shortlist_version: Annotated[str, Meta(description="The version of Shortlist that serves it.")]
     n_labels: Annotated[int, Meta(description="The number of labels.")]
+    inputs: Annotated[str, Meta(description="What it takes: texts, sparse features, dense features, or anything.")]
     n_words: Annotated[int | None, Meta(description="The size of the vocabulary, if the model has one.")]
+    n_columns: Annotated[int | None, Meta(description="The number of features, if the model takes features.")]
     options: Annotated[dict[str, Any], Meta(description="The options of the recipe.")]
     created: Annotated[str, Meta(description="When it was saved.")] | UnsetType = UNSET
     size_bytes: Annotated[int, Meta(description="The size of the model folder.")] | UnsetType = UNSET
@@ -81,12 +94,14 @@ class ModelCard(msgspec.Struct):
     examples: Annotated[list[str], Meta(description="Texts to try; absent by default.")] | UnsetType = UNSET
 
 
+Inputs = list[str] | list[list[float] | SparseRow]
+
 _decoder = msgspec.json.Decoder(PredictRequest)
 _encoder = msgspec.json.Encoder()
 
 
-def decode_request(body: bytes) -> tuple[list[str], PredictRequest]:
-    """Decode the body of a request: its texts, and all of it."""
+def decode_request(body: bytes) -> tuple[Inputs, PredictRequest]:
+    """Decode the body of a request: its texts or rows of features, and all of it."""
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -94,11 +109,11 @@ def decode_request(body: bytes) -> tuple[list[str], PredictRequest]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = f'The body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
         raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
-    if isinstance(request.text, str) and request.texts is UNSET:
-        return [request.text], request
-    if isinstance(request.texts, list) and request.text is UNSET:
-        return request.texts, request
-    raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, 'Give either "text" or "texts", not both and not neither.')
+    given: list[Any] = [value for value in (request.text, request.texts, request.features) if value is not UNSET]
+    if len(given) != 1:
+        detail = f'Give one of "text", "texts" and "features"; the request has {len(given)} of them.'
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+    return given if isinstance(given[0], str) else given[0], request
 
 
 def encode_response(predictions: list[list[Prediction]], explain: bool, took_ms: float) -> bytes:

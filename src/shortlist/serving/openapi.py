@@ -43,7 +43,7 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = [
-    Operation("predict", "POST", PREDICT, "Predict the best labels of one text or of several",
+    Operation("predict", "POST", PREDICT, "Predict the best labels of texts or of rows of features",
               "One list of labels per text.", PredictResponse, (400, 408, 413, 415, 422, 429, 503)),
     Operation("model", "GET", "/v1/model", "The model card", "The model card.", ModelCard, (503,)),
     Operation("health", "GET", "/healthz", "Liveness: 200 while the process runs", "The process runs.", Status),
@@ -64,10 +64,11 @@ def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
     refs, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     ref_of = dict(zip(types, refs, strict=True))
     fields = schemas["PredictRequest"]["properties"]
-    schemas["PredictRequest"]["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
-    schemas["PredictRequest"]["examples"] = [{"text": "chest pain", "k": 3}]
+    schemas["PredictRequest"]["oneOf"] = [{"required": [name]} for name in ("text", "texts", "features")]
+    sparse_rows = {"features": [{"indices": [17, 4711], "values": [0.25, 1.5]}]}
+    schemas["PredictRequest"]["examples"] = [{"text": "chest pain", "k": 3}, sparse_rows]
     fields["text"]["maxLength"] = fields["texts"]["items"]["maxLength"] = limits.max_characters
-    fields["texts"]["maxItems"] = limits.max_texts
+    fields["texts"]["maxItems"] = fields["features"]["maxItems"] = limits.max_texts
     fields["k"] |= {"type": "integer", "multipleOf": 1}
     problem = {PROBLEM_TYPE: {"schema": ref_of[ProblemDocument]}}
     paths: dict[str, Any] = {}

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from shortlist.errors import ShortlistError
+from shortlist.data.feature_rows import FeatureRow
+from shortlist.errors import OptionError, ShortlistError
+from shortlist.model import Model
 from shortlist.serving.batching import Batcher
 from shortlist.serving.limits import Admission
-from shortlist.serving.messages import decode_request, encode_response
+from shortlist.serving.messages import Inputs, decode_request, encode_response
 from shortlist.serving.served_model import PredictCall, ServedModel
 
 JSON_TYPE = "application/json"
@@ -25,7 +28,7 @@ TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the
 
 
 class PredictEndpoint:
-    """Predicts the texts of requests. `batcher` is set when the server starts."""
+    """Predicts the texts, or features, of requests. `batcher` is set when the server starts."""
 
     batcher: Batcher
 
@@ -40,7 +43,8 @@ class PredictEndpoint:
         self.admission.add_request(client)
         n_texts = 0
         try:
-            texts, request = decode_request(await read_body(headers, receive, self.limits.max_body))
+            inputs, request = decode_request(await read_body(headers, receive, self.limits.max_body))
+            texts = fitting(inputs, self.served.model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
             call = PredictCall(
                 self.served.model, self.served.threads, int(request.k), request.min_score, request.explain, effort
@@ -56,6 +60,29 @@ class PredictEndpoint:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
         finally:
             self.admission.release(client, n_texts)
+
+
+def fitting(inputs: Inputs, model: Model) -> list[Any]:
+    """The inputs of a request as texts, or as rows of the features that the model takes."""
+    if all(isinstance(one, str) for one in inputs):
+        return inputs
+    if model.inputs == "anything":
+        return [""] * len(inputs)  # it does not look at them
+    if model.columns is None:
+        raise OptionError('this model takes texts. Send "text" or "texts" instead of "features".')
+    return [feature_row(row, i, len(model.columns)) for i, row in enumerate(inputs)]
+
+
+def feature_row(row: Any, number: int, n_columns: int) -> FeatureRow:
+    if isinstance(row, list):
+        if len(row) != n_columns:
+            raise OptionError(f"row {number} has {len(row):,} values; this model takes {n_columns:,} features")
+        return FeatureRow(range(n_columns), row, n_columns)
+    if len(row.indices) != len(row.values):
+        raise OptionError(f"row {number} has {len(row.indices):,} indices but {len(row.values):,} values")
+    if row.indices and not 0 <= min(row.indices) <= max(row.indices) < n_columns:
+        raise OptionError(f"row {number} has a column that is out of range: this model takes {n_columns:,} features")
+    return FeatureRow(row.indices, row.values, n_columns)
 
 
 async def send_json(send: Send, body: bytes) -> None:

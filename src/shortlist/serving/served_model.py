@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from shortlist.data.feature_rows import FeatureRow, stack_rows
 from shortlist.model import Model, Prediction, load
 from shortlist.model.format import CONFIG
 from shortlist.serving.limits import EXPLAIN_WEIGHT
 from shortlist.serving.problems import busy
 
-WARM_UP_TEXTS = 8
 WATCH_SECONDS = 1.0
 
 Stamp = tuple[tuple[str, int, int, int], ...]
@@ -39,8 +39,9 @@ class PredictCall(msgspec.Struct, frozen=True):
         """How much work a text is, compared with a plain prediction."""
         return EXPLAIN_WEIGHT if self.explain else 1
 
-    def __call__(self, texts: list[str]) -> list[list[Prediction]]:
-        return self.model.predict(texts, self.k, self.threads, min_score=self.min_score, explain=self.explain,
+    def __call__(self, texts: list[Any]) -> list[list[Prediction]]:
+        inputs = stack_rows(texts) if isinstance(texts[0], FeatureRow) else texts
+        return self.model.predict(inputs, self.k, self.threads, min_score=self.min_score, explain=self.explain,
                                   search_effort=self.search_effort)  # fmt: skip
 
 
@@ -102,9 +103,7 @@ class ServedModel:
     def _load_and_warm_up(self) -> Model:
         model = load(self.folder)
         model.warm_up()
-        texts = [model.display_names.get(label, label) for label in model.label_names[:WARM_UP_TEXTS]]
-        for explain in (False, True):  # with the threads and the effort of this server
-            PredictCall(model, self.threads, 5, 0.0, explain, self.search_effort)(texts)
+        model.warm_up(self.threads, self.search_effort)
         return model
 
 

@@ -5,8 +5,9 @@ To add one: write a `CandidateStage` here, list it in `CANDIDATES`, and name it 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from shortlist.errors import ModelError
 from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
 from shortlist.kernels.top_k import top_columns
 from shortlist.labels.centroids import normalize_rows
+from shortlist.stages.attention_layer import AttentionLayer, attention_layer_spec
 from shortlist.stages.cells import CellIndex
-from shortlist.stages.neighbours import N_GRAPHS, NeighbourIndex
+from shortlist.stages.neighbours import N_GRAPHS, GraphSizes, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
 from shortlist.stages.stage import Stage, finite_number, whole_number, with_n_labels, with_prefix, without_prefix
 
@@ -70,6 +72,12 @@ class AllLabels(CandidateStage):
         return Candidates()
 
 
+CLUSTERS_SPEC = {
+    "starts": ArraySpec("int64", ("n_clusters+1",), indptr="n_labels"),
+    "cluster_of_label": ArraySpec("int32", ("n_labels",), below="n_clusters"),
+}
+
+
 class TopClusters(CandidateStage):
     """The labels of the clusters that a meta-classifier ranks best (InceptionXML+, LightXML).
 
@@ -79,36 +87,48 @@ class TopClusters(CandidateStage):
     """
 
     kind = "clusters"
-    spec = {
-        **output_layer_spec("n_clusters", "meta."),
-        "starts": ArraySpec("int64", ("n_clusters+1",), indptr="n_labels"),
-        "cluster_of_label": ArraySpec("int32", ("n_labels",), below="n_clusters"),
-    }
+    spec = {**output_layer_spec("n_clusters", "meta."), **CLUSTERS_SPEC}
 
     def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
         super().__init__(arrays, config)
-        self.meta, self._starts = OutputLayer(without_prefix("meta", arrays)), arrays["starts"]
+        self.meta, self._starts = self._layer(without_prefix("meta", arrays), config), arrays["starts"]
         self._cluster_of_label, self._use_logits = arrays["cluster_of_label"], bool(config.get("use_logits"))
-        self.n_features = self.meta.rows.shape[1]
+        self.n_features = self.meta.n_features
         self.max_searched = min(whole_number(config, "max_searched"), len(self.meta))
         self.n_searched = whole_number(config, "n_searched")
+
+    def _layer(self, arrays: Arrays, config: dict[str, Any]) -> Any:
+        return OutputLayer(arrays)
 
     def config(self) -> dict[str, Any]:
         return {**self._config, "n_searched": self.n_searched}
 
-    def find(self, features: np.ndarray, n_searched: int) -> Candidates:
+    def find(self, features: Any, n_searched: int) -> Candidates:
         logits = self.meta.logits(features)
         clusters = top_clusters(logits, min(n_searched, len(self.meta)))
         return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
 
-    def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+    def evidence(self, features: Any, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
         return (self.meta.logits_of(features, self._cluster_of_label[ids]),) if self._use_logits else ()
 
-    def multiply_adds(self, n_searched: int) -> float:
-        return self.meta.multiply_adds(len(self.meta))
+    def multiply_adds(self, n_searched: int) -> float | None:
+        return float(self.meta.multiply_adds(len(self.meta)))
 
     def n_candidates(self, n_searched: int, n_labels: int) -> float:
         return n_labels * min(n_searched, len(self.meta)) / len(self.meta)
+
+
+class AttentionClusters(TopClusters):
+    """The same with attention over words as the meta-classifier: the upper level of AttentionXML's label tree."""
+
+    kind = "attention-clusters"
+    spec = {**attention_layer_spec("n_clusters", "meta."), **CLUSTERS_SPEC}
+
+    def _layer(self, arrays: Arrays, config: dict[str, Any]) -> AttentionLayer:
+        return AttentionLayer(arrays, config)
+
+    def multiply_adds(self, n_searched: int) -> float | None:
+        return None  # it depends on the number of words
 
 
 def top_clusters(logits: np.ndarray, k: int) -> np.ndarray:
@@ -118,40 +138,78 @@ def top_clusters(logits: np.ndarray, k: int) -> np.ndarray:
     return clusters
 
 
+class CentreIndex(Protocol):
+    """What finds the nearest label centres: cells, or HNSW graphs.
+
+    n_searched              cells, or multiples of the graphs' search breadth
+    max_searched            with this many, practically all neighbours are found
+    n_searched_in_training  with this many, enough of them
+    """
+
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def max_searched(self) -> int: ...
+    @property
+    def n_searched_in_training(self) -> int: ...
+    def __len__(self) -> int: ...
+    def search(
+        self, queries: np.ndarray, k: int, n_searched: int, ordered: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+    def take(self, ids: np.ndarray) -> np.ndarray: ...
+    def multiply_adds(self, n_searched: int) -> float | None: ...
+    def arrays(self) -> Arrays: ...
+
+
+def _graph_spec(prefix: str) -> dict[str, ArraySpec]:
+    names = [f"{prefix}.graph.{i}" for i in range(N_GRAPHS)]
+    return {name: ArraySpec("uint8", (f"n_bytes of {name}",), optional=True) for name in names}
+
+
 class NearestLabels(CandidateStage):
     """The labels with the nearest centres; and, if texts vote, the labels of the nearest training texts (Astec).
 
-    owner         the label of each centre; frequent labels have several
-    text_labels   the labels of each voting text
-    n_neighbours  voting texts per query
-    vote_weight   weight of the votes beside the cosines of the centres; 0: there is no index of texts
+    owner           the label of each centre; frequent labels have several
+    text_labels     the labels of each voting text
+    n_nearest       labels that centres give per query; all other candidates come from texts
+    n_neighbours    voting texts per query
+    vote_weight     weight of the votes beside the cosines of the centres; 0: there is no index of texts
+    votes_are_sums  how votes count, see `merge_neighbours`
+    centre_breadth  search breadth of the graphs of centres, if the centres are not in cells
+    text_breadth    search breadth of the graphs of texts
     """
 
     kind = "nearest"
     spec = {
-        **{f"centres.{name}": array for name, array in CellIndex.spec.items()},
+        **{f"centres.{name}": replace(array, optional=True) for name, array in CellIndex.spec.items()},
+        **_graph_spec("centres"),
         "owner": ArraySpec("int32", ("n_vectors",), below="n_labels"),
         "text_labels.indptr": ArraySpec("int64", ("n_texts+1",), optional=True, indptr="n_pairs"),
         "text_labels.values": ArraySpec("int32", ("n_pairs",), optional=True, below="n_labels"),
         "texts.vectors": ArraySpec("float32", ("n_texts", "n_features"), optional=True, finite=False),
-        **{f"texts.graph.{i}": ArraySpec("uint8", (f"n_bytes_{i}",), optional=True) for i in range(N_GRAPHS)},
+        **_graph_spec("texts"),
     }
 
     def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
+        config = {"n_nearest": config.get("n_candidates"), "text_breadth": config.get("n_neighbours"), **config}
         super().__init__(arrays, config)
-        self._centres = CellIndex.from_arrays(without_prefix("centres", arrays))
-        self._owner, self.n_features = arrays["owner"], self._centres.cells.shape[1]
         self._n_labels = whole_number(config, "n_labels")
         self._n_candidates = min(whole_number(config, "n_candidates"), self._n_labels)
+        self._n_nearest = min(whole_number(config, "n_nearest"), self._n_candidates)
         self._n_neighbours = whole_number(config, "n_neighbours")
         self._vote_weight = finite_number(config, "vote_weight", 0, 1)
-        # Half of the cells have practically all neighbours; training looks into an eighth of them.
-        self.max_searched = max(1, len(self._centres.cells) // 2)
+        self._votes_are_sums = bool(config.get("votes_are_sums"))
+        self._centres = _centre_index(without_prefix("centres", arrays), config)
+        self._owner, self.n_features = arrays["owner"], self._centres.n_features
+        if len(self._centres) != len(self._owner):
+            raise ModelError(f"{len(self._centres):,} centres in the index, owners of {len(self._owner):,}")
+        self.max_searched = self._centres.max_searched
         self.n_searched = whole_number(config, "n_searched")
         self._texts, self._text_labels = None, None
         texts = without_prefix("texts", arrays)
+        self._needs_finite = bool(texts) or "centres.cells" not in arrays
         if texts:
-            self._texts = NeighbourIndex.from_arrays(texts, self._n_neighbours)
+            self._texts = NeighbourIndex.from_arrays(texts, whole_number(config, "text_breadth"))
             labels = without_prefix("text_labels", arrays)
             self._text_labels = Ragged(labels.get("indptr", np.zeros(1, np.int64)), labels.get("values", np.zeros(0)))
             if not 0 < len(self._texts) == len(self._text_labels):
@@ -176,15 +234,29 @@ class NearestLabels(CandidateStage):
         n_neighbours: int = 50,
         vote_weight: float = 0.0,
         seed: int = 0,
+        n_nearest: int | None = None,
+        votes_are_sums: bool = False,
+        graph: GraphSizes | None = None,
     ) -> NearestLabels:
-        """From the centres of labels, the label of each, and, where texts vote, an index of texts with their labels."""
-        arrays = {**with_prefix("centres", CellIndex.build(centres, seed).arrays()), "owner": owner}
+        """From the centres of labels, the label of each, and, where texts vote, an index of texts with their labels.
+
+        n_nearest  all candidates by default
+        graph      for an index of centres by HNSW graphs instead of cells
+        """
+        index: CentreIndex = CellIndex.build(centres, seed)
+        config: dict[str, Any] = {"n_labels": n_labels, "n_candidates": n_candidates, "n_searched": 1}
+        config |= {"n_nearest": n_nearest or n_candidates, "n_neighbours": n_neighbours}
+        config |= {"vote_weight": vote_weight, "votes_are_sums": votes_are_sums}
+        if graph is not None:
+            index = NeighbourIndex.build(centres, exact=False, **graph._asdict(), seed=seed)
+            config["centre_breadth"] = graph.search_breadth
+        arrays = {**with_prefix("centres", index.arrays()), "owner": owner}
         if texts is not None and text_labels is not None:
             arrays |= with_prefix("texts", texts.arrays())
             labels = {"indptr": text_labels.indptr, "values": text_labels.values.astype(np.int32)}
             arrays |= with_prefix("text_labels", labels)
-        config = {"n_labels": n_labels, "n_candidates": n_candidates, "n_neighbours": n_neighbours}
-        stage = NearestLabels(arrays, {**config, "vote_weight": vote_weight, "n_searched": 1})
+            config["text_breadth"] = texts.search_breadth
+        stage = NearestLabels(arrays, config)
         stage.n_searched = stage.max_searched
         return stage
 
@@ -193,11 +265,11 @@ class NearestLabels(CandidateStage):
 
     @property
     def n_searched_in_training(self) -> int:
-        """An eighth of the cells has nearly all neighbours, and training does not miss the others."""
-        return max(1, len(self._centres.cells) // 8)
+        return self._centres.n_searched_in_training
 
     def find(self, features: np.ndarray, n_searched: int) -> Candidates:
-        n_centres = self._centres_for(self._n_candidates)
+        n_centres = self._centres_for(self._n_nearest)
+        features = np.nan_to_num(features) if self._needs_finite else features
         ids = np.empty((len(features), self._n_candidates), np.int32)
         cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
         if self._texts is None or self._text_labels is None:
@@ -206,7 +278,7 @@ class NearestLabels(CandidateStage):
             return Candidates(ids, evidence=(cosines, votes))
         found, similarities = self._centres.search(features, n_centres, n_searched)
         n_texts = min(self._n_neighbours, len(self._texts))
-        texts, text_similarities = self._texts.search(np.nan_to_num(features), n_texts)
+        texts, text_similarities = self._texts.search(features, n_texts)
         merge_neighbours(
             found,
             similarities,
@@ -216,6 +288,7 @@ class NearestLabels(CandidateStage):
             self._text_labels.indptr,
             self._text_labels.values,
             np.float32(self._vote_weight),
+            self._votes_are_sums,
             self._n_labels,
             ids,
             cosines,
@@ -231,11 +304,11 @@ class NearestLabels(CandidateStage):
     def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
         queries = normalize_rows(features)
         cosines, votes = np.full(ids.shape, -1, np.float32), np.zeros(ids.shape, np.float32)
-        bounds, places = self._places_of_labels
+        bounds, centres = self._centres_of_labels
         for column, labels in enumerate(ids.T):
             for row, label in enumerate(labels.tolist()):
-                own = places[bounds[label] : bounds[label + 1]]
-                cosines[row, column] = (self._centres.vectors[own] @ queries[row]).max(initial=-1)
+                own = self._centres.take(centres[bounds[label] : bounds[label + 1]])
+                cosines[row, column] = (own @ queries[row]).max(initial=-1)
         if self._texts is not None:
             found = self.find(features, n_searched)
             assert found.ids is not None
@@ -260,10 +333,22 @@ class NearestLabels(CandidateStage):
         return np.bincount(self._owner, minlength=self._n_labels) > 1
 
     @cached_property
-    def _places_of_labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """(bounds, places): the centres of label l are at the places bounds[l] to bounds[l + 1] of the index."""
-        owners = self._owner[self._centres.order]
-        return counts_to_indptr(np.bincount(owners, minlength=self._n_labels)), np.argsort(owners, kind="stable")
+    def _centres_of_labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """(bounds, centres): label l has the centres bounds[l] to bounds[l + 1]."""
+        bounds = counts_to_indptr(np.bincount(self._owner, minlength=self._n_labels))
+        return bounds, np.argsort(self._owner, kind="stable")
 
 
-CANDIDATES: dict[str, type[CandidateStage]] = {stage.kind: stage for stage in (AllLabels, TopClusters, NearestLabels)}
+def _centre_index(arrays: Arrays, config: dict[str, Any]) -> CentreIndex:
+    """The index of centres again: graphs, or cells, whose arrays are then all there."""
+    if any(name.startswith("graph.") for name in arrays):
+        return NeighbourIndex.from_arrays(arrays, whole_number(config, "centre_breadth"))
+    missing = CellIndex.spec.keys() - arrays.keys()
+    if missing:
+        raise ModelError(f"array 'centres.{min(missing)}' is missing")
+    return CellIndex.from_arrays(arrays)
+
+
+CANDIDATES: dict[str, type[CandidateStage]] = {
+    stage.kind: stage for stage in (AllLabels, TopClusters, AttentionClusters, NearestLabels)
+}

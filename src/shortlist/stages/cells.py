@@ -7,6 +7,7 @@ neighbours, which candidates are, this is several times as fast as a graph (docs
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -94,6 +95,29 @@ class CellIndex:
             cosines,
         )
         return np.where(places >= 0, self.order[places], -1), cosines
+
+    @property
+    def n_features(self) -> int:
+        return self.cells.shape[1]
+
+    @property
+    def max_searched(self) -> int:
+        """Half of the cells have practically all neighbours."""
+        return max(1, len(self.cells) // 2)
+
+    @property
+    def n_searched_in_training(self) -> int:
+        """An eighth of the cells has nearly all neighbours, and training does not miss the others."""
+        return max(1, len(self.cells) // 8)
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """The vectors with these ids."""
+        return self.vectors[self._places[ids]]
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """The position of each vector."""
+        return np.argsort(self.order)
 
     def multiply_adds(self, n_cells: int) -> float:
         """The cost of a query that searches this many cells."""

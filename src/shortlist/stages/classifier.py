@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Self
 
 import numpy as np
 
-from shortlist.arrays import Arrays, ArraySpec, check_arrays
+from shortlist.arrays import Arrays, ArraySpec, Ragged, check_arrays
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import top_labels
-from shortlist.kernels.classifier import blend_odds
 from shortlist.kernels.top_k import best_of_candidates, best_of_row
+from shortlist.labels.centroids import normalize_rows
 from shortlist.lazy import sparse
 from shortlist.odds import expit
+from shortlist.stages.attention_layer import AttentionLayer, attention_layer_spec
+from shortlist.stages.blend import AnyBlend, blend_of
 from shortlist.stages.candidates import Candidates
-from shortlist.stages.output_layer import OutputLayer, output_layer_spec
+from shortlist.stages.output_layer import OutputLayer, output_layer_spec, projected_layer_spec
 from shortlist.stages.stage import (
     Stage,
-    finite_number,
     quantize_rows,
+    whole_number,
     with_n_labels,
     with_prefix,
     without_prefix,
 )
 
-MIN_VOTES = 0.01  # the logarithm of fewer votes would say more than they do
 LABELS_PER_BLOCK = 8192
 
 
 def best_of(ids: np.ndarray, log_odds: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k candidates (texts × K ids, -1 for none) with the highest log-odds, and their probabilities."""
-    k = min(k, ids.shape[1])
-    best, best_odds = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
-    best_of_candidates(ids, np.ascontiguousarray(log_odds, np.float32), best, best_odds)
+    best, best_odds = _best_of(ids, log_odds, k)
     return best, expit(best_odds)
+
+
+def best_of_scores(ids: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k candidates (texts × K ids, -1 for none) with the highest scores, −∞ for none, and these; 0 for none."""
+    best, best_scores = _best_of(ids, scores, k)
+    return best, np.maximum(best_scores, 0)
+
+
+def _best_of(ids: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    k = min(k, ids.shape[1])
+    best, best_values = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
+    best_of_candidates(ids, np.ascontiguousarray(values, np.float32), best, best_values)
+    return best, best_values
 
 
 class Classifier(Stage):
@@ -56,28 +68,14 @@ class Classifier(Stage):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Blend:
-    """A candidate's log-odds, from the classifier's logit, its cosine, and the log of its votes (Astec's beta)."""
-
-    classifier: float = 1.0
-    cosine: float = 1.0
-    votes: float = 0.1
-    bias: float = 0.0
-
-    def log_odds(self, logits: np.ndarray, cosines: np.ndarray, votes: np.ndarray) -> np.ndarray:
-        odds = np.empty(logits.shape, np.float32)
-        weights = self.classifier, self.cosine, self.votes, self.bias
-        blend_odds(logits.ravel(), cosines.ravel(), votes.ravel(), *weights, MIN_VOTES, odds.ravel())
-        return odds
-
-
 class RowClassifier(Classifier):
     """One row of weights and a bias per label, behind a residual block.
 
     order  the label of each row, where rows are stored cluster by cluster
     blend  how logits and the evidence of the candidate stage add up; None: only logits count, or, where the candidate
            stage gives cluster logits, the product of both probabilities
+
+    With `unit_features` in its config, it takes the directions of features.
     """
 
     kind = "rows"
@@ -89,38 +87,86 @@ class RowClassifier(Classifier):
     def __init__(self, arrays: Arrays, config: dict[str, Any] | None = None) -> None:
         super().__init__(arrays, config)
         self.layer, self._order = OutputLayer(arrays), arrays.get("order")
-        self.n_labels, self.n_features = self.layer.rows.shape
+        self.n_labels, self.n_features = len(self.layer), self.layer.n_features
         self._row_of_label = None if self._order is None else np.argsort(self._order).astype(np.int32)
-        given = self._config.get("blend")
-        self.blend = None if given is None else Blend(**{name: finite_number(given, name) for name in given})
+        self.blend: AnyBlend | None = blend_of(self._config.get("blend"))
+        self._unit = bool(self._config.get("unit_features"))
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> Self:
+        projected = projected_layer_spec("n_labels") if "projection" in arrays else {}
+        check_arrays(arrays, {**cls.spec, **projected}, **sizes)
+        return cls(arrays, config)
 
     def config(self) -> dict[str, Any]:
-        return {} if self.blend is None else {"blend": asdict(self.blend)}
+        blend = {} if self.blend is None else {"blend": asdict(self.blend)}  # type: ignore[call-overload]
+        return {**({"unit_features": True} if self._unit else {}), **blend}
 
     def best(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if candidates.ids is not None:
+            return best_of(candidates.ids, self._log_odds(features, candidates.ids, candidates.evidence), k)
+        features = self._inputs(features)
         if candidates.clusters is not None and candidates.starts is not None:
             factors = candidates.evidence[0] if candidates.evidence else None
             rows, scores = self.layer.best_of_clusters(features, candidates.clusters, candidates.starts, k, factors)
             ids = rows if self._order is None else np.where(rows >= 0, self._order[rows], -1).astype(np.int32)
             return ids, expit(scores) if factors is None else np.exp(scores)
-        if candidates.ids is None:
-            ids, logits = self.layer.best(features, k)
-            return ids, expit(logits)
-        return best_of(candidates.ids, self._log_odds(features, candidates.ids, candidates.evidence), k)
+        ids, logits = self.layer.best(features, k)
+        return ids, expit(logits)
 
     def scores(self, features: np.ndarray, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
         rows = ids if self._row_of_label is None else self._row_of_label[ids]
         if self.blend is None:
-            probabilities = expit(self.layer.logits_of(features, rows))
+            probabilities = expit(self.logits_of(features, rows))
             return probabilities * expit(evidence[0]) if evidence else probabilities
         return expit(self._log_odds(features, rows, evidence))
 
+    def logits_of(self, features: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The logits of these rows (texts × K); −∞ where a row is -1."""
+        return self.layer.logits_of(self._inputs(features), rows)
+
+    def _inputs(self, features: np.ndarray) -> np.ndarray:
+        return normalize_rows(features) if self._unit else features
+
     def _log_odds(self, features: np.ndarray, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
-        logits = self.layer.logits_of(features, ids)
+        logits = self.logits_of(features, ids)
         return logits if self.blend is None else self.blend.log_odds(logits, *evidence)
 
     def multiply_adds(self, n_candidates: float | None, features: Any) -> float | None:
         return None if n_candidates is None else self.layer.multiply_adds(n_candidates)
+
+
+class AttentionClassifier(Classifier):
+    """One query per label that attends to the words of a text; the layers behind it are shared (AttentionXML).
+
+    order  the label of each query, where they are stored cluster by cluster
+    """
+
+    kind = "attention"
+    spec = {**attention_layer_spec("n_labels"), "order": RowClassifier.spec["order"]}
+
+    def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
+        super().__init__(arrays, config)
+        self._layer = AttentionLayer(arrays, config)
+        self.n_labels, self.n_features = len(self._layer), self._layer.n_features
+        self._order = arrays.get("order", np.arange(self.n_labels, dtype=np.int32))
+        self._row_of_label = np.argsort(self._order)
+
+    def best(self, features: Ragged, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if candidates.clusters is None or candidates.starts is None:
+            rows, logits = self._layer.best(features, k)
+            return self._order[rows], expit(logits)
+        (cluster_logits,) = candidates.evidence
+        rows, scores = self._layer.best_of_clusters(features, candidates.clusters, candidates.starts, cluster_logits, k)
+        return np.where(rows >= 0, self._order[rows], -1).astype(np.int32), np.exp(scores)
+
+    def scores(self, features: Ragged, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
+        probabilities = expit(self._layer.logits_of(features, self._row_of_label[ids]))
+        return probabilities * expit(evidence[0]) if evidence else probabilities
+
+    def multiply_adds(self, n_candidates: float | None, features: Ragged) -> float | None:
+        n_words = len(features.values) / max(len(features), 1)
+        return None if n_candidates is None else self._layer.multiply_adds(n_candidates, n_words)
 
 
 class BucketClassifier(Classifier):
@@ -182,6 +228,34 @@ class BucketClassifier(Classifier):
 
     def multiply_adds(self, n_candidates: float | None, features: Any) -> float:
         return sum(layer.multiply_adds(len(layer)) for layer in self._layers)
+
+
+class VoteClassifier(Classifier):
+    """Nearest neighbours: the score of a candidate is the share of the votes of training texts that it has.
+
+    There is nothing but what the candidate stage knows; that must have an index of texts.
+    """
+
+    kind = "votes"
+
+    def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
+        super().__init__(arrays, config)
+        self.n_labels, self.n_features = whole_number(config, "n_labels"), whole_number(config, "n_features")
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> VoteClassifier:
+        return super().from_arrays(arrays, config, **with_n_labels(config, sizes))
+
+    def best(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
+        assert candidates.ids is not None
+        votes = np.where(candidates.ids >= 0, candidates.evidence[1], np.float32(-np.inf))
+        return best_of_scores(candidates.ids, votes, k)
+
+    def scores(self, features: np.ndarray, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
+        return evidence[1]
+
+    def multiply_adds(self, n_candidates: float | None, features: Any) -> float:
+        return 0.0
 
 
 class SparseClassifier(Classifier):
@@ -257,7 +331,15 @@ class PriorClassifier(Classifier):
 
 
 CLASSIFIERS: dict[str, type[Classifier]] = {
-    classifier.kind: classifier for classifier in (RowClassifier, BucketClassifier, SparseClassifier, PriorClassifier)
+    classifier.kind: classifier
+    for classifier in (
+        RowClassifier,
+        AttentionClassifier,
+        BucketClassifier,
+        VoteClassifier,
+        SparseClassifier,
+        PriorClassifier,
+    )
 }
 
 

@@ -1,8 +1,8 @@
-"""Nearest neighbours by cosine, as published for Astec: exact up to 100,000 vectors, then HNSW graphs of faiss.
+"""Nearest neighbours by cosine: exact, or with HNSW graphs of faiss, as published for Astec.
 
 A graph that several threads build at once differs every time. So the vectors are dealt out to a fixed number of parts;
 one thread builds each part's graph, and a search merges what all parts find. The index is then the same with any number
-of threads. faiss (extra `faiss`) is needed for graphs only.
+of threads. faiss (extra `ann`) is needed for graphs only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,28 @@ COSINES_PER_BLOCK = 1 << 24
 _BYTE_LIMIT_LOCK = Lock()  # faiss has one byte limit per process
 
 
+class GraphSizes(NamedTuple):
+    """The parameters of an HNSW graph, as published: M, efConstruction and efSearch.
+
+    links           links per vector
+    build_breadth   candidates kept while building
+    search_breadth  candidates kept in each part while searching
+    """
+
+    links: int = 32
+    build_breadth: int = 100
+    search_breadth: int = 100
+
+    @staticmethod
+    def parse(sizes: str) -> GraphSizes:
+        """The sizes in a string such as "100/300/300".
+
+        >>> GraphSizes.parse("100/300/400").search_breadth
+        400
+        """
+        return GraphSizes(*map(int, sizes.split("/")))
+
+
 class NeighbourIndex:
     """Finds the vectors with the largest cosine to a query.
 
@@ -42,6 +64,10 @@ class NeighbourIndex:
         """Use `build` or `from_arrays`. Without graphs, `arrays` has the vectors; with graphs, their bytes."""
         self._arrays, self._graphs, self.search_breadth = arrays, graphs, search_breadth
         self._vectors = arrays.get("vectors")
+
+    # A search effort of 1 is the search breadth; there is no smaller one to look for in training.
+    max_searched = 1
+    n_searched_in_training = 1
 
     @property
     def exact(self) -> bool:
@@ -70,17 +96,14 @@ class NeighbourIndex:
     ) -> NeighbourIndex:
         """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything.
 
-        exact           compare with every vector; by default up to 100,000 vectors
-        links           links per vector (HNSW's M)
-        build_breadth   candidates kept while building (efConstruction)
-        search_breadth  candidates kept in each part while searching (efSearch)
+        exact                                 compare with every vector; by default up to 100,000 vectors
+        links, build_breadth, search_breadth  of the graphs, see `GraphSizes`
         """
         vectors = _checked(vectors)
-        for name, value, least in (("links", links, 2), ("build_breadth", build_breadth, 1)):
+        for name, value in GraphSizes(links, build_breadth, search_breadth)._asdict().items():
+            least = 2 if name == "links" else 1
             if value < least:
                 raise OptionError(f"{name} must be at least {least}, not {value}")
-        if search_breadth < 1:
-            raise OptionError(f"search_breadth must be at least 1, not {search_breadth}")
         if exact if exact is not None else len(vectors) <= EXACT_UP_TO:
             return NeighbourIndex({"vectors": _unit_rows(vectors)}, [], search_breadth)
         faiss = _import_faiss()
@@ -118,10 +141,21 @@ class NeighbourIndex:
             raise ModelError("the graphs of an index have different dimensions")
         return NeighbourIndex(arrays, graphs, search_breadth)
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """The vectors with these ids."""
+        if self._vectors is not None:
+            return self._vectors[ids]
+        n = len(self._graphs)
+        vectors = [self._graphs[i % n].reconstruct(i // n) for i in np.asarray(ids).tolist()]
+        return np.stack(vectors) if vectors else np.zeros((0, self.n_features), np.float32)
+
+    def search(
+        self, queries: np.ndarray, k: int, n_searched: int = 1, ordered: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The ids (int32) and cosines of each query's k nearest, best first, lower ids first among equals.
 
-        Where there are fewer, -1 and −∞ follow.
+        Where there are fewer, -1 and −∞ follow. `n_searched` multiplies the search breadth. The order comes for free,
+        so `ordered`, which other indexes have, makes no difference.
         """
         if k < 1:
             raise OptionError(f"k must be at least 1, not {k}")
@@ -133,10 +167,14 @@ class NeighbourIndex:
         ids, cosines = np.full((len(queries), k), -1, np.int32), np.full((len(queries), k), -np.inf, np.float32)
         if n_found and len(queries):
             search = self._search_exactly if self.exact else self._search_graphs
-            ids[:, :n_found], cosines[:, :n_found] = search(queries, n_found)
+            ids[:, :n_found], cosines[:, :n_found] = search(queries, n_found, n_searched)
         return ids, cosines
 
-    def _search_exactly(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def multiply_adds(self, n_searched: int) -> float | None:
+        """The cost of a query; unknown for a graph."""
+        return None if self._vectors is None else float(self._vectors.size)
+
+    def _search_exactly(self, queries: np.ndarray, k: int, n_searched: int) -> tuple[np.ndarray, np.ndarray]:
         assert self._vectors is not None
         ids, cosines = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
         per_block = max(1, min(QUERIES_PER_BLOCK, COSINES_PER_BLOCK // len(self._vectors)))
@@ -150,9 +188,10 @@ class NeighbourIndex:
             cosines[block] = np.take_along_axis(found, order, axis=1)
         return ids, cosines
 
-    def _search_graphs(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search_graphs(self, queries: np.ndarray, k: int, n_searched: int) -> tuple[np.ndarray, np.ndarray]:
         faiss, n_graphs = _import_faiss(), len(self._graphs)
-        parameters = faiss.SearchParametersHNSW(efSearch=min(max(self.search_breadth, k), len(self)))
+        breadth = min(max(n_searched * self.search_breadth, k), len(self))
+        parameters = faiss.SearchParametersHNSW(efSearch=breadth)
 
         def search_block(begin: int) -> tuple[np.ndarray, np.ndarray]:
             block = queries[begin : begin + QUERIES_PER_BLOCK]
@@ -202,7 +241,7 @@ def _import_faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise MissingExtraError("an HNSW index of more than 100,000 texts", "faiss") from None
+        raise MissingExtraError("an HNSW graph", "ann") from None
     return faiss
 
 

@@ -8,36 +8,81 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix
 from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
+from shortlist.kernels.encoders import gelu_rows
 from shortlist.kernels.top_k import best_of_row
 
 ROWS_PER_BLOCK = 8192
 FEW_TEXTS = 4
 
 
-def output_layer_spec(n_rows: str, prefix: str = "") -> dict[str, ArraySpec]:
-    """The arrays of an output layer with `n_rows` (the name of a size) rows."""
+def block_name(gelu: bool, residual: bool) -> str:
+    """The name of the array of a block with this activation, which adds its input or does not."""
+    return f"{'gelu_' if gelu else ''}{'' if residual else 'plain_'}block"
+
+
+BLOCKS = {block_name(gelu, residual): (gelu, residual) for gelu in (False, True) for residual in (True, False)}
+
+
+def output_layer_spec(n_rows: str, prefix: str = "", width: str = "n_features") -> dict[str, ArraySpec]:
+    """The arrays of an output layer with `n_rows` rows of this width (both are names of sizes)."""
     return {
-        f"{prefix}weights": ArraySpec("rows", (n_rows, "n_features"), finite=False),
+        f"{prefix}weights": ArraySpec("rows", (n_rows, width), finite=False),
         f"{prefix}biases": ArraySpec("float32", (n_rows,)),
-        f"{prefix}block": ArraySpec("float32", ("n_features", "n_features"), optional=True),
+        **{f"{prefix}{name}": ArraySpec("float32", (width, width), optional=True) for name in BLOCKS},
+        **{
+            f"{prefix}block_{name}": ArraySpec("float32", (width,), optional=True)
+            for name in ("biases", "scales", "shifts")
+        },
+    }
+
+
+def projected_layer_spec(n_rows: str) -> dict[str, ArraySpec]:
+    """The same behind a projection."""
+    return {
+        **output_layer_spec(n_rows, width="n_projected"),
+        "projection": ArraySpec("float32", ("n_projected", "n_features")),
+        "projection_biases": ArraySpec("float32", ("n_projected",)),
     }
 
 
 class OutputLayer:
-    """`rows · h + biases` with h = relu(block · x) + x, or h = x without a block."""
+    """`rows · h + biases` with h = relu(block · x) + x, or h = x without a block.
+
+    With a `gelu_block`, GELU takes the place of ReLU; a `plain_block` does not add x. Optional arrays of the block are
+    its biases, and the scales and shifts of its output, which come from a batch norm. With a `projection`, LightXML's
+    bottleneck, x is first projected to fewer numbers.
+    """
 
     def __init__(self, arrays: Arrays) -> None:
         self.rows = QuantizedMatrix.of_arrays(arrays, "weights")
-        self.block, self.biases = arrays.get("block"), arrays["biases"]
+        self.biases = arrays["biases"]
+        name = next((name for name in BLOCKS if name in arrays), None)
+        self.block = None if name is None else arrays[name]
+        self._gelu, self._residual = (False, True) if name is None else BLOCKS[name]
+        self.projection, self._projection_biases = arrays.get("projection"), arrays.get("projection_biases")
+        self._of_block = [arrays.get(f"block_{name}") for name in ("biases", "scales", "shifts")]
+        self.n_features = (self.rows if self.projection is None else self.projection).shape[1]
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def hidden(self, features: np.ndarray) -> np.ndarray:
-        """The features behind the residual block."""
+        """The features behind the projection and the residual block."""
+        if self.projection is not None:
+            features = features @ self.projection.T + self._projection_biases
         if self.block is None:
             return features
-        return np.maximum(features @ self.block.T, 0) + features
+        biases, scales, shifts = self._of_block
+        hidden = features @ self.block.T
+        if biases is not None:
+            hidden += biases
+        if self._gelu:
+            gelu_rows(hidden)
+        else:
+            np.maximum(hidden, 0, out=hidden)
+        if scales is not None and shifts is not None:
+            hidden = hidden * scales + shifts
+        return hidden + features if self._residual else hidden
 
     def logits(self, features: np.ndarray) -> np.ndarray:
         """The logits of all rows, texts × rows."""
@@ -90,4 +135,5 @@ class OutputLayer:
 
     def multiply_adds(self, n_rows: float) -> float:
         """The cost of scoring this many rows for one text."""
-        return (0 if self.block is None else self.block.size) + n_rows * self.rows.shape[1]
+        layers = sum(matrix.size for matrix in (self.projection, self.block) if matrix is not None)
+        return layers + n_rows * self.rows.shape[1]

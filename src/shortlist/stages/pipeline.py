@@ -14,7 +14,9 @@ from shortlist.kernels.threads import run_shares, use_cores
 from shortlist.lazy import sparse
 from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import Classifier
+from shortlist.stages.columns import Columns
 from shortlist.stages.encoders import Encoder, NoEncoder
+from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.reranker import Reranker
 from shortlist.text import Vocabulary
 from shortlist.text.texts import Texts
@@ -26,18 +28,23 @@ Ranking = tuple[np.ndarray, np.ndarray]
 
 @dataclass(eq=False)
 class Pipeline:
-    """encoder → candidates → classifier → re-ranker. `vocabulary` is None where the encoder does not read words."""
+    """vocabulary → encoder → candidates → classifier → re-ranker.
 
-    vocabulary: Vocabulary | None
+    vocabulary  what reads the inputs: the words of texts, the columns of features, or nothing, if they do not matter
+    """
+
+    vocabulary: Vocabulary | Columns | None
     encoder: Encoder
     candidates: CandidateStage
     classifier: Classifier
-    reranker: Reranker | None = None
+    reranker: Reranker | NetworkReranker | None = None
 
     def __post_init__(self) -> None:
         n_words = 0 if self.vocabulary is None else len(self.vocabulary)
         if self.encoder.n_words != n_words:
             raise ModelError(f"the vocabulary has {n_words:,} words, the encoder {self.encoder.n_words:,}")
+        if self.encoder.dense != (isinstance(self.vocabulary, Columns) and self.vocabulary.dense):
+            raise ModelError("one of encoder and vocabulary takes dense features, the other does not")
         for name, n_features in (
             ("classifier", self.classifier.n_features),
             ("candidates", self.candidates.n_features),
@@ -52,42 +59,47 @@ class Pipeline:
         n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
         return in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
 
-    def first_rank(self, words: Any, k: int, n_searched: int) -> Ranking:
-        """The k best labels before re-ranking, from this many clusters or cells, for word ids or rows of features."""
-        return in_blocks(lambda block: self._first_rank(block, k, n_searched), words)
+    def first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
+        """The k best labels before re-ranking, from this many clusters or cells, for what the encoder takes."""
+        return in_blocks(lambda block: self._first_rank(block, k, n_searched), read)
 
     def _rank_block(self, inputs: Any, k: int, n_searched: int) -> Ranking:
-        texts, words = self._read(inputs)
+        texts, words, read = self._read(inputs)
         if self.reranker is None:
-            return self._first_rank(words, k, n_searched)
-        ids, probabilities = self._first_rank(words, max(k, self.reranker.n_candidates), n_searched)
+            return self._first_rank(read, k, n_searched)
+        ids, probabilities = self._first_rank(read, max(k, self.reranker.n_candidates), n_searched)
         return self.reranker.rerank(texts, words, ids, probabilities, k)
 
-    def _first_rank(self, words: Any, k: int, n_searched: int) -> Ranking:
-        features = self.encoder.encode(words)
+    def _first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
+        features = self.encoder.encode(read)
         return self.classifier.best(features, self.candidates.find(features, n_searched), k)
 
     def scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         """The scores of these labels (texts × K), whether or not they are candidates."""
-        texts, words = self._read(inputs)
-        features = self.encoder.encode(words)
+        texts, words, read = self._read(inputs)
+        features = self.encoder.encode(read)
         evidence = self.candidates.evidence(features, ids, self.candidates.n_searched)
         probabilities = self.classifier.scores(features, ids, evidence)
         if self.reranker is None:
             return probabilities
         return self.reranker.scores(texts, words, ids, probabilities)
 
-    def _read(self, inputs: Any) -> tuple[Any, Any]:
-        """The texts, and what the encoder takes: word ids, or the rows of features."""
+    def _read(self, inputs: Any) -> tuple[Any, Any, Any]:
+        """The texts, their word ids, and what the encoder takes: word ids, word pieces, or rows of features."""
         is_matrix = hasattr(inputs, "shape")
-        if self.encoder.takes_features and not is_matrix:
-            raise OptionError("this model was trained on features; give it a matrix with one row per text")
         if self.vocabulary is None:
-            return inputs, inputs
+            return inputs, inputs, inputs
+        if isinstance(self.vocabulary, Columns):
+            if not is_matrix:
+                columns = f"{len(self.vocabulary):,} columns, one row per text"
+                raise OptionError(f"this model was trained on features; give it a matrix of {columns}")
+            read = self.vocabulary.encode(inputs)
+            return inputs, read, read
         if is_matrix:
-            raise OptionError("this model was trained on texts; it got a matrix of features")
+            raise OptionError("this model was trained on texts; it got a matrix of features. Give it texts.")
         texts = Texts.from_strings(inputs)
-        return texts, self.vocabulary.encode(texts)
+        words = self.vocabulary.encode(texts)
+        return texts, words, self.encoder.read(texts, words)
 
     def quantized(self) -> Pipeline:
         """The same pipeline with matrices in 8 bits."""
@@ -105,9 +117,9 @@ class Pipeline:
         A multiply-add counts once, as in InceptionXML's tables. Additions alone, comparisons, and finding the words of
         a text do not count.
         """
-        texts, words = self._read(inputs)
-        counts = words.counts if isinstance(words, Ragged) else np.zeros(n_inputs(inputs))
-        features = None if isinstance(self.encoder, NoEncoder) else self.encoder.encode(words)
+        texts, words, read = self._read(inputs)
+        counts = read.counts if isinstance(read, Ragged) else np.zeros(n_inputs(inputs))
+        features = None if isinstance(self.encoder, NoEncoder) else self.encoder.encode(read)
         n_searched = self.candidates.n_searched
         n_candidates = self.candidates.n_candidates(n_searched, self.classifier.n_labels)
         costs = [
@@ -125,10 +137,14 @@ def n_inputs(inputs: Any) -> int:
 
 
 def in_blocks(rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
-    """`rank` of blocks of the inputs, each block the work of one core from words to labels."""
+    """`rank` of blocks of the inputs, each block the work of one core from words to labels.
+
+    One core for a single block, too: matrix products on two cores round differently.
+    """
     starts = range(0, max(n_inputs(inputs), 1), TEXTS_PER_BLOCK)
     if len(starts) == 1:
-        return rank(inputs)
+        with use_cores(1):
+            return rank(inputs)
     if sparse.issparse(inputs):
         inputs = sparse.csr_array(inputs)  # some formats have no rows to slice
 

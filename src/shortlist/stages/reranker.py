@@ -20,6 +20,7 @@ from shortlist.odds import CLIP, expit
 from shortlist.stages.classifier import best_of
 from shortlist.stages.stage import Stage, finite_number, whole_number
 from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
+from shortlist.text.features import Words
 
 PAGE = 1 << 16
 
@@ -62,7 +63,7 @@ class Reranker(Stage):
         "subword_idf": ArraySpec("float32", ("n_subwords",)),
     }
 
-    def __init__(self, arrays: Arrays, config: dict[str, Any], words: Vocabulary, subwords: Vocabulary) -> None:
+    def __init__(self, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary) -> None:
         super().__init__(arrays, config)
         self.n_candidates = whole_number(config, "n_candidates")
         mixture = config.get("mixture", {})
@@ -73,7 +74,7 @@ class Reranker(Stage):
 
     @classmethod
     def from_arrays(  # type: ignore[override]
-        cls, arrays: Arrays, config: dict[str, Any], words: Vocabulary, subwords: Vocabulary, n_labels: int
+        cls, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary, n_labels: int
     ) -> Reranker:
         """The re-ranker again, from arrays that may come from a file; both vocabularies are those it was saved with."""
         sizes = check_arrays(arrays, cls.spec, n_labels=n_labels, n_words=len(words), n_subwords=len(subwords))

@@ -15,11 +15,13 @@ class Stage:
     """A part of a model over plain arrays.
 
     A subclass sets `kind` (its name in a model folder) and `spec` (its arrays), stores its arrays in `_arrays`, and
-    builds what it needs from them in `__init__`. `config()` holds the few numbers that are not arrays.
+    builds what it needs from them in `__init__`. `config()` holds the few numbers that are not arrays. A stage with
+    files of its own (`file_names`) finds their contents in `config["files"]`.
     """
 
     kind: ClassVar[str]
     spec: ClassVar[Mapping[str, ArraySpec]] = {}
+    file_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, arrays: Arrays, config: dict[str, Any] | None = None) -> None:
         self._arrays, self._config = arrays, config or {}
@@ -31,6 +33,10 @@ class Stage:
     def config(self) -> dict[str, Any]:
         """Everything small, as JSON would hold it."""
         return self._config
+
+    def files(self) -> dict[str, bytes]:
+        """The contents of its own files, by name."""
+        return {}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, config: dict[str, Any], **sizes: int) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,7 +34,9 @@ class TfIdf:
 
     @staticmethod
     def fit(word_ids: Ragged, n_words: int) -> TfIdf:
-        """Compute the idf of every word from the word ids of the training texts."""
+        """Compute the idf of every word from the word ids of the training texts; 1 if they come with weights."""
+        if word_ids.weights is not None:
+            return TfIdf(np.ones(n_words, np.float32))
         document_frequencies = np.bincount(word_ids.to_csr(n_words).indices, minlength=n_words)
         idf = np.log((1 + len(word_ids)) / (1 + document_frequencies)) + 1
         return TfIdf(idf.astype(np.float32))
@@ -41,7 +44,8 @@ class TfIdf:
     def transform(self, word_ids: Ragged) -> sparse.csr_array:
         """Return a matrix with one row per text and one column per word."""
         features = word_ids.to_csr(len(self.idf))
-        features.data = (1 + np.log(features.data)) * self.idf[features.indices]
+        sublinear = 1 + np.log(features.data) if word_ids.weights is None else features.data
+        features.data = sublinear * self.idf[features.indices]
         return normalize_sparse_rows(features)
 
 
@@ -51,6 +55,14 @@ def normalize_sparse_rows(matrix: sparse.csr_array) -> sparse.csr_array:
     lengths = np.sqrt(np.bincount(rows, matrix.data**2, matrix.shape[0])).astype(np.float32)
     lengths[lengths == 0] = 1
     return sparse.csr_array((matrix.data / lengths[rows], matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+class Words(Protocol):
+    """A `Vocabulary`; or the columns of features, which are words that come with weights."""
+
+    def __len__(self) -> int: ...
+
+    def encode(self, inputs: Any) -> Ragged: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +80,22 @@ class LexicalFeatures:
     [0, 4]
     """
 
-    words: Vocabulary
+    words: Words
     ngrams: Vocabulary
     words_tfidf: TfIdf
     ngrams_tfidf: TfIdf
 
     @staticmethod
-    def fit(texts: Sequence[str], words: Vocabulary, word_ids: Ragged | None = None) -> LexicalFeatures:
+    def fit(texts: Sequence[str], words: Words, word_ids: Ragged | None = None) -> LexicalFeatures:
         """Find the n-grams that occur at least twice in the texts, and compute all idf weights.
 
-        `word_ids` are those of the texts; without them, the texts are encoded here.
+        `word_ids` are those of the texts; without them, the texts are encoded here. Words that come with weights are
+        columns of features, and have no n-grams.
         """
+        if word_ids is not None and word_ids.weights is not None:
+            no_ngrams = Vocabulary([], np.zeros(0)), TfIdf(np.zeros(0, np.float32))
+            return LexicalFeatures(words, no_ngrams[0], TfIdf.fit(word_ids, len(words)), no_ngrams[1])
+        assert isinstance(words, Vocabulary)
         tokenizer = replace(words.tokenizer, prefix_lengths=PREFIX_LENGTHS, bigram_prefix_length=BIGRAM_PREFIX_LENGTH)
         ngrams, ngram_ids = Vocabulary.build_and_encode(texts, tokenizer, min_count=2)
         word_ids = words.encode(texts) if word_ids is None else word_ids
@@ -93,6 +110,9 @@ class LexicalFeatures:
 
         Rows have length 1, or less where a text has no known word or no known n-gram.
         """
+        if word_ids is not None and word_ids.weights is not None:
+            rows = self.words_tfidf.transform(word_ids)
+            return Ragged(rows.indptr.astype(np.int64), rows.indices, rows.data)
         words = self.words.encode(texts) if word_ids is None else word_ids
         ngrams = self.ngrams.encode(texts)
         size = len(words.values) + len(ngrams.values)

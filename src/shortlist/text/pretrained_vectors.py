@@ -1,7 +1,8 @@
 """Pretrained word vectors from files. Only the words of the vocabulary are kept; the file is never all in memory.
 
 Reads GloVe text files, word2vec and fastText text files (first line: number of words and dimensions), all of them
-optionally compressed, and NumPy arrays (.npy) with a vocabulary file that has one word per line.
+optionally compressed, and NumPy arrays (.npy) with a vocabulary file that has one word per line. Folders with vectors
+of word pieces are read by static_embeddings.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from shortlist.errors import DataError, OptionError
 from shortlist.progress import Progress
 from shortlist.streams import file_size, read_blocks
+from shortlist.text.static_embeddings import load_static_embeddings
 
 log = logging.getLogger("shortlist")
 
@@ -26,7 +28,6 @@ MAX_LINE_BYTES = 1 << 24
 BINARY_SAMPLE = 4096
 CONTROL_BYTES = bytes(byte for byte in range(32) if byte not in b"\t\n\r")
 VOCABULARY_SUFFIXES = (".vocab", ".txt")
-NOT_FOUND, FOUND_IN_LOWER_CASE, FOUND = 0, 1, 2
 
 
 def load_vectors(
@@ -42,7 +43,8 @@ def load_vectors(
     without a vector get random ones from U(-0.25, 0.25) that depend only on the word and the seed. Only the lines of
     the given words are checked.
 
-    path             text file, optionally compressed, or .npy file
+    path             text file, optionally compressed; .npy file; or folder of static embeddings, where a word's vector
+                     is the mean of its word pieces
     words            words to look up, such as `vocabulary.words`
     vocabulary_path  words of a .npy file; by default the file beside it with suffix .vocab or .txt
     seed             random seed for words without a vector
@@ -55,20 +57,42 @@ def load_vectors(
     ([0.5, -1.0], [True, False])
     """
     path = Path(path)
-    wanted = _WantedWords(words)
-    if path.suffix == ".npy":
-        vectors = _load_array(path, _vocabulary_file(path, vocabulary_path), wanted)
-    elif vocabulary_path is not None:
-        raise OptionError(f"{path}: vocabulary_path is for .npy files; a text file contains its words. Leave it out.")
+    if vocabulary_path is not None and path.suffix != ".npy":
+        raise OptionError(f"{path}: vocabulary_path is for .npy files; others contain their words. Leave it out.")
+    if path.is_dir():
+        vectors, is_found = load_static_embeddings(path, words)
     else:
-        with Progress("loading word vectors", file_size(path), "B") as progress:
-            vectors = _load_text(path, wanted, progress.advance)
-    found = wanted.state != NOT_FOUND
-    missing = np.flatnonzero(~found).tolist()
+        forms = {_encode(form) for word in words for form in (word, word.lower())}
+        if path.suffix == ".npy":
+            found, dimensions = _find_in_array(path, _vocabulary_file(path, vocabulary_path), forms)
+        else:
+            with Progress("loading word vectors", file_size(path), "B") as progress:
+                found, dimensions = _find_in_text(path, forms, progress.advance)
+        matches = [found.get(_encode(word), found.get(_encode(word.lower()))) for word in words]
+        is_found = np.asarray([match is not None for match in matches], bool)
+        vectors = np.empty((len(words), dimensions), np.float32)
+        for row in np.flatnonzero(is_found):
+            vectors[row] = matches[row]
+    missing = np.flatnonzero(~is_found).tolist()
     vectors[missing] = random_vectors([words[row] for row in missing], vectors.shape[1], seed)
-    if len(words) and not found.any():
+    if len(words) and not is_found.any():
         log.warning("%s: has a vector for none of the %d words. Is it the right file?", path, len(words))
-    return vectors, found
+    return vectors, is_found
+
+
+def load_rows(path: str | Path, n_rows: int) -> np.ndarray:
+    """Load the vectors of numbered words, such as the columns of features: row i of a .npy file is that of word i."""
+    path = Path(path)
+    if path.suffix != ".npy":
+        raise OptionError(f"{path}: the data set has features instead of words; give their vectors as a .npy file.")
+    array = _open_array(path)
+    if len(array) != n_rows:
+        raise DataError(f"{path}: has {len(array):,} rows; expected {n_rows:,}, one per column of the features.")
+    vectors = np.asarray(array, np.float32)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise DataError(f"{path}, row {bad[0]} (from 0): contains NaN or infinity.")
+    return vectors
 
 
 def random_vectors(words: Sequence[str], embedding_dim: int, seed: int = 0) -> np.ndarray:
@@ -91,78 +115,57 @@ def random_vectors(words: Sequence[str], embedding_dim: int, seed: int = 0) -> n
     return vectors
 
 
-class _WantedWords:
-    """The rows that need the vector of each word in the file, and what each row has so far."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.state = np.zeros(len(words), np.uint8)
-        self.n_left = len(words)  # rows without an exact match
-        self.rows: dict[bytes, list[tuple[int, int]]] = {}
-        for row, word in enumerate(words):
-            for form, state in {word.lower(): FOUND_IN_LOWER_CASE, word: FOUND}.items():
-                self.rows.setdefault(_encode(form), []).append((row, state))
-
-    def take(self, word: bytes) -> list[int]:
-        """Return the rows that this word's vector goes to, and mark them as found."""
-        better = [(row, state) for row, state in self.rows.get(word, []) if state > self.state[row]]
-        for row, state in better:
-            self.state[row] = state
-            self.n_left -= state == FOUND
-        return [row for row, _ in better]
-
-
-def _load_text(path: Path, wanted: _WantedWords, on_bytes: Callable[[int], None]) -> np.ndarray:
+def _find_in_text(
+    path: Path, forms: set[bytes], on_bytes: Callable[[int], None]
+) -> tuple[dict[bytes, np.ndarray], int]:
+    """Return the vectors of the words in `forms` that the file has, and the number of dimensions."""
     with closing(_lines(path, on_bytes)) as lines:
         first = next(lines, None)
         if first is None:
             raise DataError(f"{path}: the file is empty; expected a word and its numbers on each line.")
         n_promised, dimensions = _read_header(path, first)
-        vectors = np.zeros((len(wanted.state), dimensions), np.float32)
         separator = b" " if b" " in first else b"\t"
         # Some words of GloVe 840B contain spaces: a line is parsed if its first part begins a wanted word.
-        first_parts = {word.split(separator, 1)[0] for word in wanted.rows}
-        numbered = enumerate(lines, start=2) if n_promised is not None else enumerate(chain([first], lines), start=1)
+        first_parts = {form.split(separator, 1)[0] for form in forms}
+        found: dict[bytes, np.ndarray] = {}
+        numbered = enumerate(chain([first], lines) if n_promised is None else lines, start=1 + (n_promised is not None))
         number = 1
         for number, line in numbered:
-            if not wanted.n_left:
-                return vectors
-            end = line.find(separator)
-            if (line[:end] if end >= 0 else line) in first_parts:
-                _parse_line(path, number, line, wanted, vectors)
-    if wanted.n_left and n_promised is not None and number - 1 < n_promised:
+            if len(found) == len(forms):
+                return found, dimensions
+            if line.partition(separator)[0] in first_parts:
+                _parse_line(path, number, line, dimensions, forms, found)
+    if n_promised is not None and number - 1 < n_promised and len(found) < len(forms):
         raise DataError(
             f"{path}: line 1 promises {n_promised:,} words, but there are {number - 1:,}. "
             "The file seems truncated: download it again, or correct its first line."
         )
-    return vectors
+    return found, dimensions
 
 
-def _parse_line(path: Path, number: int, line: bytes, wanted: _WantedWords, vectors: np.ndarray) -> None:
-    """Store the vector of the line in the rows that want it."""
-    dimensions = vectors.shape[1]
-    fields = line.rsplit(None, dimensions)
-    if not fields:
-        return
-    if len(fields) <= dimensions:
-        raise _wrong_count(path, number, line, len(fields) - 1, dimensions)
-    word = fields[0]
-    if word not in wanted.rows:
+def _parse_line(
+    path: Path, number: int, line: bytes, dimensions: int, forms: set[bytes], found: dict[bytes, np.ndarray]
+) -> None:
+    """Add the word of the line and its vector if the word is wanted and new."""
+    word, *numbers = line.rsplit(None, dimensions) or [b""]
+    extra: list[bytes] = []
+    if word not in forms and word:
         # Either a word with spaces that is not wanted, or a wanted word with too many numbers.
-        first, *rest = word.split()
-        if first in wanted.rows and all(map(_is_number, rest)):
-            raise _wrong_count(path, number, line, dimensions + len(rest), dimensions)
+        word, *extra = word.split()
+    if word not in forms or word in found or not all(map(_is_number, extra)):
         return
-    rows = wanted.take(word)
-    if not rows:
-        return
+    where = f"{path}, line {number}"
+    if len(numbers) < dimensions or extra:
+        n_numbers = len(numbers) + len(extra)
+        raise DataError(f"{where}: expected {dimensions} numbers, found {n_numbers} ({_show(line)}).")
     try:
-        vector = np.array([float(field) for field in fields[1:]], np.float32)
+        vector = np.array([float(field) for field in numbers], np.float32)
     except ValueError:
-        bad = next(field for field in fields[1:] if not _is_number(field))
-        raise DataError(f"{path}, line {number}: expected a number, found {_show(bad)} (word {_show(word)}).") from None
+        bad = next(field for field in numbers if not _is_number(field))
+        raise DataError(f"{where}: expected a number, found {_show(bad)} (word {_show(word)}).") from None
     if not np.isfinite(vector).all():
-        raise DataError(f"{path}, line {number}: the vector of {_show(word)} contains NaN or infinity.")
-    vectors[rows] = vector
+        raise DataError(f"{where}: the vector of {_show(word)} contains NaN or infinity.")
+    found[word] = vector
 
 
 def _read_header(path: Path, line: bytes) -> tuple[int | None, int]:
@@ -215,22 +218,21 @@ def _vocabulary_file(path: Path, given: str | Path | None) -> Path:
     raise DataError(f"{path}: there is no {names} beside it. Give its words as vocabulary_path, one word per line.")
 
 
-def _load_array(path: Path, vocabulary: Path, wanted: _WantedWords) -> np.ndarray:
-    """Load the wanted rows of a .npy file; the others are never read."""
+def _find_in_array(path: Path, vocabulary: Path, forms: set[bytes]) -> tuple[dict[bytes, np.ndarray], int]:
+    """Like `_find_in_text`, for a .npy file; the rows of other words are never read."""
     array = _open_array(path)
-    source = np.full(len(wanted.state), -1, np.int64)
+    rows: dict[bytes, int] = {}
     n_words = 0
     for n_words, line in enumerate(_lines(vocabulary), start=1):
-        source[wanted.take(line.rstrip(b"\r"))] = n_words - 1
+        word = line.rstrip(b"\r")
+        if word in forms:
+            rows.setdefault(word, n_words - 1)
     if n_words != len(array):
         raise DataError(f"{path}: has {len(array):,} rows, but {vocabulary} has {n_words:,} words. They do not match.")
-    vectors = np.zeros((len(source), array.shape[1]), np.float32)
-    rows = np.flatnonzero(source >= 0)
-    vectors[rows] = array[source[rows]]
-    bad = rows[~np.isfinite(vectors[rows]).all(axis=1)]
-    if len(bad):
-        raise DataError(f"{path}, row {source[bad[0]]} (from 0): contains NaN or infinity.")
-    return vectors
+    for row in rows.values():
+        if not np.isfinite(array[row]).all():
+            raise DataError(f"{path}, row {row} (from 0): contains NaN or infinity.")
+    return {word: array[row] for word, row in rows.items()}, array.shape[1]
 
 
 def _open_array(path: Path) -> np.ndarray:
@@ -244,10 +246,6 @@ def _open_array(path: Path) -> np.ndarray:
         found = f"shape {array.shape}, {array.dtype}" if isinstance(array, np.ndarray) else "a zip of arrays"
         raise DataError(f"{path}: expected a matrix of numbers, words × dimensions; found {found}.")
     return array
-
-
-def _wrong_count(path: Path, number: int, line: bytes, found: int, expected: int) -> DataError:
-    return DataError(f"{path}, line {number}: expected {expected} numbers, found {found} ({_show(line)}).")
 
 
 def _is_number(field: bytes) -> bool:

@@ -1,7 +1,7 @@
-"""The tokenizer: Unicode normalisation, case, punctuation, stop words.
+"""The tokenizer: words in lower case, after Unicode normalisation (NFKC makes "ﬁ" and "fi" equal), without punctuation.
 
-The options become one table that says for every character whether it belongs to a word, ends one, is a word by itself,
-or is dropped. A compiled loop does the rest. Only texts with non-ASCII characters need Python's Unicode functions.
+One table says for every character whether it belongs to a word, ends one, is a word by itself, or is dropped. A
+compiled loop does the rest. Only texts with non-ASCII characters need Python's Unicode functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from shortlist.kernels.words import ALONE, MARK, NOTHING, SPACE, WORD, ascii_row
 from shortlist.text.texts import Texts
 
 Split = Literal["words", "whitespace"]
-Normalisation = Literal["NFKC", "NFC", "none"]
 
 ENGLISH_STOP_WORDS = frozenset(
     """
@@ -44,14 +43,10 @@ MAX_PREFIX_LENGTH = 100  # bounds memory: each prefix length makes a copy of eve
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Splits texts into words.
+    """Splits texts into words, in lower case and without punctuation.
 
     split                 "words": runs of letters, digits, marks and "_", in any language; characters of scripts
                           written without spaces are words by themselves. "whitespace": split at spaces only
-    lowercase             whether to ignore case
-    normalisation         Unicode normalisation; NFKC makes compatibility forms equal ("ﬁ" and "fi")
-    keep_punctuation      with "words", punctuation marks become words; with "whitespace", they stay inside the
-                          words. Otherwise they are dropped
     stop_words            words to leave out: "english", or a list of words
     prefix_lengths        instead of every word, its prefixes of these lengths, if it is longer: a stemmer for
                           languages with inflectional endings
@@ -65,24 +60,13 @@ class Tokenizer:
     """
 
     split: Split = "words"
-    lowercase: bool = True
-    normalisation: Normalisation = "NFKC"
-    keep_punctuation: bool = False
     stop_words: str | Sequence[str] = ()
     prefix_lengths: Sequence[int] = ()
     bigram_prefix_length: int = 0
 
     def __post_init__(self) -> None:
-        choices = {
-            "split": get_args(Split),
-            "normalisation": get_args(Normalisation),
-            "lowercase": (True, False),
-            "keep_punctuation": (True, False),
-        }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            if type(value) is not type(allowed[0]) or value not in allowed:
-                raise OptionError(f"{name} is {value!r:.60}; it can be {' or '.join(map(str, allowed))}")
+        if self.split not in get_args(Split):
+            raise OptionError(f"split is {self.split!r:.60}; it can be {' or '.join(get_args(Split))}")
         named = isinstance(self.stop_words, str)
         if self.stop_words != "english" and (named or not all(isinstance(word, str) for word in self.stop_words)):
             raise OptionError(f'stop_words is {self.stop_words!r:.60}; it can be "english" or a list of words')
@@ -110,13 +94,13 @@ class Tokenizer:
         >>> Tokenizer().spans("JBL wireless-headphones")
         [(0, 3), (4, 12), (13, 23)]
         """
-        kinds = character_kinds(self.split, self.keep_punctuation)
+        kinds = character_kinds(self.split)
         spans: list[tuple[int, int]] = []
         inside = False
         for position, character in enumerate(text):
             kind = kinds[ord(character)]
             if kind == SPACE and not character.isascii():  # such as ℃ or ™, which are normalised to letters
-                normalised = [kinds[ord(letter)] for letter in self._normalise(character)]
+                normalised = [kinds[ord(letter)] for letter in _normalise(character)]
                 kind = next((letter for letter in normalised if letter in (WORD, ALONE)), SPACE)
             if kind == ALONE:
                 spans.append((position, position + 1))
@@ -130,76 +114,71 @@ class Tokenizer:
     @property
     def stop_word_set(self) -> frozenset[str]:
         """The stop words, normalised like the words of a text."""
-        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(map(self._normalise, self.stop_words))
+        return ENGLISH_STOP_WORDS if self.stop_words == "english" else frozenset(map(_normalise, self.stop_words))
 
     def split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all words end to end as bytes, the end of each word, and the number of words of each text.
 
         Stop words are included: the vocabulary leaves them out.
         """
-        texts = self._normalise_texts(texts)
+        texts = _normalise_texts(texts)
         size = int(texts.offsets[-1] - texts.offsets[0])
         words, ends = np.empty(size, np.uint8), np.empty(size, np.int64)
         counts = np.empty(len(texts), np.int64)
-        kinds = character_kinds(self.split, self.keep_punctuation)
-        n_words = split_words(texts.buffer, texts.offsets, kinds, self.lowercase, words, ends, counts)
+        n_words = split_words(texts.buffer, texts.offsets, character_kinds(self.split), words, ends, counts)
         words, ends = words[: ends[n_words - 1] if n_words else 0], ends[:n_words]
         if self.prefix_lengths or self.bigram_prefix_length:
             lengths = np.asarray(self.prefix_lengths, np.int64)
             return cut_pieces(words, ends, counts, lengths, self.bigram_prefix_length)
         return words, ends, counts
 
-    def _normalise_texts(self, texts: Texts) -> Texts:
-        """Normalise and lowercase the texts with non-ASCII characters; the kernel lowercases ASCII."""
-        is_ascii = ascii_rows(texts.buffer, texts.offsets)
-        if is_ascii.all():
-            return texts
-        pieces: list[bytes] = []
-        sizes = texts.sizes
-        copied_to = int(texts.offsets[0])
-        for row in np.flatnonzero(~is_ascii):
-            normalised = self._normalise(texts[int(row)]).encode()
-            sizes[row] = len(normalised)
-            pieces += [texts.buffer[copied_to : texts.offsets[row]].tobytes(), normalised]
-            copied_to = int(texts.offsets[row + 1])
-        pieces.append(texts.buffer[copied_to : texts.offsets[-1]].tobytes())
-        return Texts(np.frombuffer(b"".join(pieces), np.uint8), counts_to_indptr(sizes))
-
-    def _normalise(self, text: str) -> str:
-        if self.normalisation != "none":
-            text = unicodedata.normalize(self.normalisation, text)
-        # str.lower() turns İ into i and a combining dot, so that İstanbul would differ from istanbul.
-        return text.replace("İ", "i").lower() if self.lowercase else text
-
     def to_config(self) -> dict[str, Any]:
         """Return the options as plain values: `Tokenizer(**config)` gives the same tokenizer."""
         return asdict(self)
+
+
+def _normalise_texts(texts: Texts) -> Texts:
+    """Normalise and lowercase the texts with non-ASCII characters; the kernel lowercases ASCII."""
+    is_ascii = ascii_rows(texts.buffer, texts.offsets)
+    if is_ascii.all():
+        return texts
+    pieces: list[bytes] = []
+    sizes = texts.sizes
+    copied_to = int(texts.offsets[0])
+    for row in np.flatnonzero(~is_ascii):
+        normalised = _normalise(texts[int(row)]).encode()
+        sizes[row] = len(normalised)
+        pieces += [texts.buffer[copied_to : texts.offsets[row]].tobytes(), normalised]
+        copied_to = int(texts.offsets[row + 1])
+    pieces.append(texts.buffer[copied_to : texts.offsets[-1]].tobytes())
+    return Texts(np.frombuffer(b"".join(pieces), np.uint8), counts_to_indptr(sizes))
+
+
+def _normalise(text: str) -> str:
+    # str.lower() turns İ into i and a combining dot, so that İstanbul would differ from istanbul.
+    return unicodedata.normalize("NFKC", text).replace("İ", "i").lower()
 
 
 def _is_length(value: Any) -> bool:
     return isinstance(value, int) and 0 <= value <= MAX_PREFIX_LENGTH
 
 
-@lru_cache(maxsize=4)
-def character_kinds(split: Split, keep_punctuation: bool) -> np.ndarray:
+@lru_cache(maxsize=2)
+def character_kinds(split: Split) -> np.ndarray:
     """Return the kind of every Unicode code point: SPACE, WORD, ALONE, NOTHING or MARK."""
     categories = _general_categories()
-    letters = np.isin(categories, [b"L", b"N"])
-    marks = categories == b"M"
-    spaces = np.isin(categories, [b"Z", b"C"])
-    punctuation = ~letters & ~marks & ~spaces
-    kinds = np.full(len(categories), WORD, np.uint8)
-    kinds[spaces] = SPACE
+    is_letter = np.isin(categories, [b"L", b"N"])
+    kinds = np.full(len(categories), SPACE, np.uint8)
+    if split == "whitespace":
+        kinds[~np.isin(categories, [b"Z", b"C"])] = NOTHING
+    kinds[is_letter] = WORD
     # A mark belongs to the letter before it. Without one (an emoji's variation selector, or NFKC's form of the accent
     # in "don´t") it is dropped.
-    kinds[marks] = MARK
+    kinds[categories == b"M"] = MARK
     if split == "words":
-        kinds[punctuation] = ALONE if keep_punctuation else SPACE
         kinds[ord("_")] = WORD
         for first, last in SCRIPTS_WITHOUT_SPACES:
-            kinds[first : last + 1][letters[first : last + 1]] = ALONE
-    elif not keep_punctuation:
-        kinds[punctuation] = NOTHING
+            kinds[first : last + 1][is_letter[first : last + 1]] = ALONE
     # Soft hyphen, joiners and the byte order mark are formatting, not separators.
     kinds[[0x00AD, 0x200C, 0x200D, 0x2060, 0xFEFF]] = NOTHING
     return kinds

@@ -1,11 +1,12 @@
 """`Vocabulary`: the words that a model knows, and their ids.
 
 Ids are ordered by descending frequency. Rare and unknown words can be replaced by their subwords (character n-grams),
-so that misspelt and new words still contribute.
+so that misspelt and new words still contribute; or all words can be accompanied by theirs.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -19,13 +20,16 @@ from shortlist.background import in_background
 from shortlist.errors import DataError, OptionError
 from shortlist.files import write_atomically
 from shortlist.kernels.strings import StringTable
-from shortlist.kernels.words import look_up, read_counts
-from shortlist.streams import open_binary
+from shortlist.kernels.words import look_up
+from shortlist.streams import read_blocks
 from shortlist.text.texts import Texts
 from shortlist.text.tokenizer import Tokenizer
 
 TEXTS_PER_BLOCK = 16_384
 MAX_SUBWORD_LENGTH = 32  # bounds memory: encoding reserves one id per character for each subword length
+# Lines of a word, a tab and its count; those of subwords follow after an empty line. Possessive: it never backtracks.
+_LINES = rb"((?:[^\t\n]++\t[0-9]{1,18}+\n)*+)"
+VOCABULARY_FILE = re.compile(_LINES + rb"(?:\n" + _LINES + rb")?+")
 
 
 class Vocabulary:
@@ -46,13 +50,14 @@ class Vocabulary:
         subwords: Sequence[str] = (),
         subword_counts: np.ndarray | Sequence[int] = (),
         subword_lengths: tuple[int, int] | None = None,
+        subwords_of_all: bool = False,
     ) -> None:
         self.words = words if isinstance(words, Texts) else list(words)
         self.counts = np.asarray(counts, np.int64)
         self.tokenizer = tokenizer or Tokenizer()
         self.subwords = list(subwords)
         self.subword_counts = np.asarray(subword_counts, np.int64)
-        self.subword_lengths = subword_lengths
+        self.subword_lengths, self.subwords_of_all = subword_lengths, subwords_of_all
 
     def __len__(self) -> int:
         """The number of ids: words and subwords."""
@@ -86,6 +91,7 @@ class Vocabulary:
         min_count: int = 1,
         max_words: int | None = None,
         subword_lengths: tuple[int, int] | None = None,
+        subwords_of_all: bool = False,
     ) -> tuple[Vocabulary, Ragged]:
         """Build a vocabulary from texts and return it with their word ids, in one pass over the texts.
 
@@ -94,6 +100,7 @@ class Vocabulary:
         max_words        keep only this many of the most frequent words
         subword_lengths  shortest and longest subword, such as (3, 5): words that are left out are replaced by their
                          subwords
+        subwords_of_all  the subwords of all words follow them, not only those of words that are left out
 
         >>> vocabulary, word_ids = Vocabulary.build_and_encode(["red shoes", "red hat"], min_count=2)
         >>> vocabulary.words, word_ids.values.tolist()
@@ -104,36 +111,44 @@ class Vocabulary:
             raise OptionError(f"max_words is {max_words}; expected the number of words to keep, or None for all")
         if subword_lengths is not None:
             _check_subword_lengths(subword_lengths)
-            if min_count < 2 and max_words is None:
+            if min_count < 2 and max_words is None and not subwords_of_all:
                 raise OptionError(
                     "subwords are learnt from words that are left out of the vocabulary, and none are: "
-                    "set min_count to 2 or more, or max_words"
+                    "set min_count to 2 or more, or max_words; or let the subwords of all words follow them"
                 )
-        table, counts, ids, words_per_text = _count_words(Texts.from_strings(texts), tokenizer)
-        names = table.strings()
+        table = StringTable()
+        word_ids = number_words(Texts.from_strings(texts), tokenizer, table)
+        names, counts = table.strings(), np.bincount(word_ids.values, minlength=len(table))
         is_stop_word = np.isin(np.arange(len(names)), table.find_strings(sorted(tokenizer.stop_word_set)))
         by_frequency = np.argsort(-counts, kind="stable")  # ties keep the order of first occurrence
         kept = by_frequency[((counts >= min_count) & ~is_stop_word)[by_frequency]][:max_words]
         subwords: Counter[str] = Counter()
         if subword_lengths:
-            is_rare = ~is_stop_word
-            is_rare[kept] = False
-            subwords = _count_subwords({names[i]: int(counts[i]) for i in np.flatnonzero(is_rare)}, subword_lengths)
+            is_divided = ~is_stop_word
+            is_divided[kept] &= subwords_of_all
+            subwords = _count_subwords({names[i]: int(counts[i]) for i in np.flatnonzero(is_divided)}, subword_lengths)
         frequent = {subword: count for subword, count in subwords.most_common() if count >= min_count}
         vocabulary = Vocabulary(
-            [names[i] for i in kept], counts[kept], tokenizer, [*frequent], [*frequent.values()], subword_lengths
+            [names[i] for i in kept],
+            counts[kept],
+            tokenizer,
+            [*frequent],
+            [*frequent.values()],
+            subword_lengths,
+            subwords_of_all,
         )
         if frequent:
             return vocabulary, vocabulary.encode(texts)
         new_id = np.full(len(names) + 1, -1, np.int32)
         new_id[kept] = np.arange(len(kept))
-        encoded = Ragged(counts_to_indptr(words_per_text), new_id[ids])
+        encoded = Ragged(word_ids.indptr, new_id[word_ids.values])
         return vocabulary, encoded.keep(encoded.values >= 0)
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Return the word ids of each text in the order of its words.
 
-        Unknown words are replaced by their known subwords if the vocabulary has any, and left out otherwise.
+        Unknown words are replaced by their known subwords if the vocabulary has any, and left out otherwise. With
+        `subwords_of_all`, known words are followed by theirs.
         """
         return Ragged.concatenate([self._encode_block(block) for block in _blocks(Texts.from_strings(texts))])
 
@@ -146,7 +161,7 @@ class Vocabulary:
         ids_per_text = np.empty(len(texts), np.int64)
         word_table, subword_table = (table.arrays for table in self._tables)
         n_ids = look_up(
-            word_table, len(self.words), subword_table, shortest, longest,
+            word_table, len(self.words), subword_table, shortest, longest, self.subwords_of_all,
             words, ends, words_per_text, ids, ids_per_text,
         )  # fmt: skip
         return Ragged(counts_to_indptr(ids_per_text), ids[:n_ids].copy())
@@ -164,46 +179,49 @@ class Vocabulary:
     @staticmethod
     def load(path: str | Path, config: dict[str, Any]) -> Vocabulary:
         """Read the file that `save` wrote; `config` is the result of `to_config`."""
-        with open_binary(path) as file:
-            return Vocabulary.from_bytes(file.read(), path, config)
+        return Vocabulary.from_bytes(b"".join(read_blocks(path)), path, config)
 
     @staticmethod
     def from_bytes(content: bytes, path: str | Path, config: dict[str, Any]) -> Vocabulary:
         """Like `load`, from the content of the file; `path` is named in error messages."""
-        data = np.frombuffer(content, np.uint8)
-        words, n_lines = np.empty(len(data), np.uint8), content.count(b"\n") + 1
-        ends, counts = np.zeros(n_lines + 1, np.int64), np.empty(n_lines, np.int64)
-        n_words, n_total, bad_line = read_counts(data, words, ends[1:], counts)
-        bad_line = bad_line or _first_line_not_utf8(content)
-        if bad_line:
+        lines = VOCABULARY_FILE.match(content)
+        assert lines is not None  # it may be empty
+        end = lines.end()
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            end = min(end, error.start)
+        if end < len(content):
+            bad_line = content.count(b"\n", 0, end) + 1
             raise DataError(f"{path}, line {bad_line}: expected a word, a tab and its count.")
-        n_words = n_total if n_words < 0 else n_words
+        (words, counts), (subwords, subword_counts) = _parse_counts(lines[1]), _parse_counts(lines[2] or b"")
         lengths = config.get("subword_lengths")
         if lengths is not None:
             _check_subword_lengths(lengths)
         vocabulary = Vocabulary(
-            Texts(words, ends[: n_words + 1]),
-            counts[:n_words],
+            words,
+            counts,
             Tokenizer(**config["tokenizer"]),
-            Texts(words, ends[n_words : n_total + 1]),
-            counts[n_words:n_total],
+            subwords,
+            subword_counts,
             tuple(lengths) if lengths else None,
+            bool(config.get("subwords_of_all")),
         )
         _ = vocabulary._tables  # refuses duplicates now, not with the first prediction
         return vocabulary
 
     def to_config(self) -> dict[str, Any]:
         """Return what `load` needs beside the file, as plain values."""
-        return {"tokenizer": self.tokenizer.to_config(), "subword_lengths": self.subword_lengths}
+        subwords = {"subword_lengths": self.subword_lengths, "subwords_of_all": self.subwords_of_all}
+        return {"tokenizer": self.tokenizer.to_config(), **subwords}
 
 
-def _first_line_not_utf8(content: bytes) -> int:
-    """Return the number of the first line (from 1) that is not valid UTF-8, or 0."""
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        return content.count(b"\n", 0, error.start) + 1
-    return 0
+def _parse_counts(lines: bytes) -> tuple[Texts, np.ndarray]:
+    fields = lines.replace(b"\n", b"\t").split(b"\t")[:-1]
+    words, counts = fields[::2], fields[1::2]
+    sizes = np.fromiter(map(len, words), np.int64, len(words))
+    texts = Texts(np.frombuffer(b"".join(words), np.uint8), counts_to_indptr(sizes))
+    return texts, np.fromiter(map(int, counts), np.int64, len(counts))
 
 
 def _check_subword_lengths(lengths: Any) -> None:
@@ -216,15 +234,13 @@ def _check_subword_lengths(lengths: Any) -> None:
         )
 
 
-def _count_words(texts: Texts, tokenizer: Tokenizer) -> tuple[StringTable, np.ndarray, np.ndarray, np.ndarray]:
-    """Return all distinct words, their counts, the word ids of the texts, and the number of words of each text."""
-    table = StringTable()
+def number_words(texts: Texts, tokenizer: Tokenizer, table: StringTable) -> Ragged:
+    """Return the words of each text, numbered by the table; new words are added to it."""
     ids, words_per_text = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for words, ends, counts in in_background(tokenizer.split_texts(block) for block in _blocks(texts)):
         ids.append(table.add(words, np.concatenate([np.zeros(1, np.int64), ends])))
         words_per_text.append(counts)
-    all_ids = np.concatenate(ids)
-    return table, np.bincount(all_ids, minlength=len(table)), all_ids, np.concatenate(words_per_text)
+    return Ragged(counts_to_indptr(np.concatenate(words_per_text)), np.concatenate(ids))
 
 
 def _count_subwords(word_counts: dict[str, int], lengths: tuple[int, int]) -> Counter[str]:

@@ -26,12 +26,12 @@ def frequencies(build: Build) -> None:
 def centroids(build: Build) -> None:
     """The mean text of each label, from all texts. Calibration uses centroids without the held-out texts."""
     data, options, most = build.data, build.options, build.options.max_words_per_label
-    if data.dataset.features is None:
+    if isinstance(data.inputs, Ragged):
         word_ids = Ragged.concatenate([data.word_ids, data.held_out_ids])
         tfidf = TfIdf.fit(word_ids, data.n_words)
         build.encoder, rows = TfIdfEncoder({"idf": tfidf.idf}), tfidf.transform(word_ids)
     else:
-        rows = normalize_sparse_rows(sparse.csr_array(sparse.vstack([data.inputs, data.held_out_inputs])))
+        rows = normalize_sparse_rows(sparse.csr_array(np.concatenate([data.inputs, data.held_out_inputs])))
         build.encoder = UnitRowsEncoder({}, {"n_features": int(rows.shape[1])})
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     build.classifier = SparseClassifier.of_rows(label_centroids(rows, labels, data.n_labels, options.threads, most))

@@ -1,4 +1,4 @@
-"""Batches: texts of about equal length, so that short texts carry little padding; or features with candidates."""
+"""Batches: texts of about equal length, so that short texts carry little padding; or dense features."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.kernels.candidates import join_shortlists
+from shortlist.recipes.options import Options
+from shortlist.training.data import TrainingData
 
 # Texts are shuffled, then sorted by length within runs of this many batches, so that batches stay random enough.
 BATCHES_PER_RUN = 50
 
 
 class Batch(NamedTuple):
-    """What a network takes, the labels of each text, and its candidates (None: the learner chooses)."""
+    """What a network takes, the labels of each text, and its candidates (None: the learner chooses).
+
+    weights  those of the words, where these come with weights
+    """
 
     inputs: np.ndarray
     positives: Ragged
     candidates: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
 
 class Batches(Protocol):
@@ -32,44 +38,77 @@ class Batches(Protocol):
 
 
 class WordBatches:
-    """Texts as the ids of their first `max_words` words, in a new order every time if `shuffle`."""
+    """Texts as the ids of their first `max_words` words, in a new order every time if `shuffle`.
+
+    group  whether the texts of a batch are of about equal length
+    """
 
     def __init__(
-        self, word_ids: Ragged, labels: Ragged, max_words: int = 32, padding: int = -1, shuffle: bool = False
+        self,
+        word_ids: Ragged,
+        labels: Ragged,
+        max_words: int = 32,
+        padding: int = -1,
+        shuffle: bool = False,
+        group: bool = True,
     ) -> None:
         self.word_ids, self.labels, self.shuffle = word_ids, labels, shuffle
         self.max_words, self.padding = max_words, padding
-        self.lengths = np.minimum(word_ids.counts, max_words)
+        self.lengths = np.minimum(word_ids.counts, max_words if group else 0)
 
     def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        words = padded(self.word_ids, rows, self.max_words, self.padding)
-        return Batch(rng.permuted(words, axis=1) if self.shuffle else words, self.labels.take(rows))
+        words, weights = padded(self.word_ids, rows, self.max_words, self.padding), self.word_ids.weights
+        if weights is not None:  # a bag without an order
+            weights = padded(Ragged(self.word_ids.indptr, weights), rows, self.max_words, 0)
+        elif self.shuffle:
+            words = rng.permuted(words, axis=1)
+        return Batch(words, self.labels.take(rows), weights=weights)
+
+
+class DenseBatches:
+    """Dense features that an encoder learns from."""
+
+    def __init__(self, features: np.ndarray, labels: Ragged) -> None:
+        self.features, self.labels = features, labels
+        self.lengths = np.ones(len(features), np.int64)
+
+    def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
+        return Batch(self.features[rows], self.labels.take(rows))
+
+
+def input_batches(data: TrainingData, labels: Ragged, options: Options) -> Batches:
+    """Batches of what the encoder takes, with these labels."""
+    if not isinstance(data.inputs, Ragged):
+        return DenseBatches(data.inputs, labels)
+    shuffle, group = options.get("shuffle_words", False), options.group_by_length
+    return WordBatches(data.inputs, labels, options.max_words, data.padding, shuffle, group)
 
 
 @dataclass
-class FeatureBatches:
-    """Fixed features; each text sees its own labels, its candidates, and `n_random` labels drawn at random.
+class ShortlistBatches:
+    """Batches in which each text sees its own labels, its candidates, and `n_random` labels drawn at random.
 
+    batches     what the network takes, and labels
     candidates  texts × K labels, -1 for none
     """
 
-    features: np.ndarray
-    labels: Ragged
+    batches: Batches
     n_labels: int
     candidates: np.ndarray
     n_random: int = 0
 
     @property
     def lengths(self) -> np.ndarray:
-        return np.ones(len(self.features), np.int64)
+        return self.batches.lengths
 
     def take(self, rows: np.ndarray, rng: np.random.Generator) -> Batch:
-        positives = self.labels.take(rows)
+        batch = self.batches.take(rows, rng)
+        positives = batch.positives
         others = rng.integers(self.n_labels, size=(len(rows), self.n_random), dtype=np.int32)
         width = self.candidates.shape[1] + self.n_random + int(positives.counts.max(initial=0))
         candidates = np.empty((len(rows), width), np.int32)
         join_shortlists(self.candidates, rows, others, positives.indptr, positives.values, candidates)
-        return Batch(self.features[rows], positives, candidates)
+        return batch._replace(candidates=candidates)
 
 
 def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> Iterator[np.ndarray]:
@@ -87,12 +126,12 @@ def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -
 
 
 def padded(word_ids: Ragged, rows: np.ndarray, max_words: int, padding: int) -> np.ndarray:
-    """The first `max_words` word ids of each row, side by side, padded to the longest of them."""
+    """The first `max_words` word ids (or weights of words) of each row, padded to the longest of them."""
     part = word_ids.take(rows)
     counts = np.minimum(part.counts, max_words)
     width = max(int(counts.max(initial=0)), 1)
     columns = np.arange(width)
     there = columns < counts[:, None]
-    out = np.full((len(rows), width), padding, np.int64)
+    out = np.full((len(rows), width), padding, np.float32 if part.values.dtype == np.float32 else np.int64)
     out[there] = part.values[(part.indptr[:-1, None] + columns)[there]]
     return out

@@ -10,7 +10,9 @@ from shortlist.stages.classifier import BucketClassifier, bucket_arrays
 from shortlist.stages.encoders import BagEncoder, ParallelEncoders
 from shortlist.stages.stage import without_prefix
 from shortlist.training.build import Build
-from shortlist.training.deepxml import hash_labels, learn_tasks
+from shortlist.training.deepxml import learn_tasks
+from shortlist.training.hashing import HASHINGS
+from shortlist.training.learner import HeadOptions
 from shortlist.training.networks import network_kind, new_network
 
 log = logging.getLogger("shortlist")
@@ -23,11 +25,12 @@ def buckets(build: Build) -> None:
     encoders, layers, hashings = [], [], []
     for repetition in range(options.n_repetitions):
         seed = options.seed * options.n_repetitions + repetition
-        hashing = hash_labels(data.n_labels, options.n_buckets, seed)
+        hashing = HASHINGS[options.hashing](data.n_labels, options.n_buckets, seed)
         phase = f"repetition-{repetition + 1}"
         log.info("%s of %d: %s buckets", phase, options.n_repetitions, f"{hashing.max() + 1:,}")
         network = new_network(build.recipe, data, options.replace(seed=seed), vectors)
-        arrays = learn_tasks(build, phase, network, hashing, options.n_epochs, options.learning_rate, seed)
+        schedule = options.n_epochs, options.learning_rate, options.decay_epoch
+        arrays = learn_tasks(build, phase, network, hashing, HeadOptions.of(options), *schedule, seed)
         encoder = network.stage(without_prefix("encoder", arrays))
         assert isinstance(encoder, BagEncoder)
         encoders.append(encoder)

@@ -59,8 +59,12 @@ class Build:
         learning_rate: float,
         detach_fraction: float = 0.0,
         seed: int | None = None,
+        decay_epoch: int | None = None,
     ) -> Arrays:
-        """Run the training loop for one phase, with checkpoints of its own; the arrays of the best epoch."""
+        """Run the training loop for one phase, with checkpoints of its own; the arrays of the best epoch.
+
+        seed, decay_epoch  those of the phase, if not of the options
+        """
         from shortlist.training.checkpoints import Checkpoints
         from shortlist.training.loop import Schedule, fit, tensorboard_writer
 
@@ -81,6 +85,8 @@ class Build:
             detach_fraction,
             options.patience,
             options.seed if seed is None else seed,
+            options.schedule,
+            options.decay_epoch if decay_epoch is None else decay_epoch,
         )
         validation = validation if len(self.data.held_out) else None
         arrays, records = fit(

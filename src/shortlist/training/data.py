@@ -13,10 +13,14 @@ from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.labels.centroids import label_centroids
+from shortlist.labels.correlation import correlated_centroids, label_correlations
 from shortlist.labels.tree import LabelTree
 from shortlist.lazy import sparse
 from shortlist.recipes.options import Options
+from shortlist.stages.columns import Columns
+from shortlist.stages.encoders.transformer import read_pieces
 from shortlist.text import TfIdf, Tokenizer, Vocabulary, learn_vectors, load_vectors
+from shortlist.text.pretrained_vectors import load_rows, random_vectors
 from shortlist.text.texts import Texts
 
 log = logging.getLogger("shortlist")
@@ -27,37 +31,45 @@ COPIES_OF_NAMES = 2
 
 
 class TrainingData:
-    """Texts to learn from, and a held-out part.
+    """Texts (or features) to learn from, and a held-out part.
 
-    texts, word_ids, labels  the training part, the names of labels behind the texts
-    inputs                   what an encoder takes: the word ids, or rows of features where the data set has those
-    held_out_…               the same for the held-out part
-    label_frequencies        of the training part, without names; so is `n_train`
+    texts, labels      the training part, the names of labels behind the texts
+    inputs             what an encoder takes: word ids; word pieces, for a transformer; columns with weights, of sparse
+                       features; or dense features
+    held_out_…         the same for the held-out part
+    label_frequencies  of the training part, without names; so is `n_train`
     """
 
     def __init__(self, dataset: Dataset, options: Options) -> None:
         self.dataset, self.options = dataset, options
-        reads_words = dataset.features is None and "min_count" in options
-        texts = dataset.texts if reads_words else Texts.from_strings([""] * len(dataset))
-        self.vocabulary, word_ids, names, named = read_words(dataset, texts, options)
+        self.vocabulary, inputs, names, named = read_inputs(dataset, options)
         fraction = options.get("validation_fraction", 0.0)
         train, self.held_out = cut_validation(dataset.labels, dataset.n_labels, fraction, options.get("seed", 0))
-        self.texts, self.held_out_texts = texts.take(train), texts.take(self.held_out)
-        self.word_ids, self.held_out_ids = word_ids.take(train), word_ids.take(self.held_out)
+        self.texts, self.held_out_texts = dataset.texts.take(train), dataset.texts.take(self.held_out)
+        self.inputs, self.held_out_inputs = rows_of(inputs, train), rows_of(inputs, self.held_out)
         labels = Ragged(dataset.labels.indptr, dataset.labels.values)  # weights of labels play no part in training
         self.labels, self.held_out_labels = labels.take(train), labels.take(self.held_out)
         self.n_train, self.label_frequencies = len(train), np.bincount(self.labels.values, minlength=dataset.n_labels)
         if len(names):
             log.info("learning from the names of %s labels, too", f"{len(np.unique(named.values)):,}")
             self.texts = Texts.concatenate([self.texts, names])
-            self.word_ids = Ragged.concatenate([self.word_ids, word_ids[len(texts) :]])
+            self.inputs = Ragged.concatenate([self.inputs, inputs[len(dataset) :]])
             self.labels = Ragged.concatenate([self.labels, named])
-        self.inputs: Any = self.word_ids
-        self.held_out_inputs: Any = self.held_out_ids
-        if dataset.features is not None:
-            features = dataset.features
-            features = sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features)
-            self.inputs, self.held_out_inputs = features[train], features[self.held_out]
+        self._words, self._held_out_words = self.inputs, self.held_out_inputs
+        if "transformer" in options:
+            pieces = read_pieces(options.transformer, options.max_words)
+            self.inputs, self.held_out_inputs = pieces.encode(self.texts), pieces.encode(self.held_out_texts)
+
+    @property
+    def word_ids(self) -> Ragged:
+        """The inputs as words; columns of sparse features are words with weights."""
+        assert isinstance(self._words, Ragged)
+        return self._words
+
+    @property
+    def held_out_ids(self) -> Ragged:
+        assert isinstance(self._held_out_words, Ragged)
+        return self._held_out_words
 
     @property
     def n_labels(self) -> int:
@@ -68,13 +80,21 @@ class TrainingData:
         return len(self.vocabulary)
 
     @property
+    def padding(self) -> int:
+        """What stands behind the inputs of shorter texts in a batch."""
+        return -1 if "transformer" in self.options else self.n_words
+
+    @property
     def labels_per_text(self) -> float:
         return len(self.labels.values) / max(len(self.labels), 1)
 
     @property
     def held_out_raw(self) -> Any:
         """The held-out texts, or rows of features, as a user would give them to `predict`."""
-        return self.held_out_texts if self.dataset.features is None else self.held_out_inputs
+        features = self.dataset.features
+        if features is None:
+            return self.held_out_texts
+        return (sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features))[self.held_out]
 
     @cached_property
     def tfidf(self) -> TfIdf:
@@ -85,10 +105,18 @@ class TrainingData:
         return self.tfidf.idf
 
     def word_vectors(self) -> np.ndarray:
-        """Word vectors to start from: those of the user's file, or vectors learnt from the texts."""
+        """Word vectors to start from: random ones, those of the user's file, or vectors learnt from the texts."""
         options, vocabulary = self.options, self.vocabulary
+        if isinstance(vocabulary, Columns):
+            words = [str(column) for column in range(len(vocabulary))]
+        else:
+            words = [*vocabulary.words, *vocabulary.subwords]
+        if options.vector_init == "random":
+            return random_vectors(words, options.embedding_dim, options.seed)
+        if options.vectors and isinstance(vocabulary, Columns):
+            return load_rows(options.vectors, len(vocabulary))
         if options.vectors:
-            vectors, found = load_vectors(options.vectors, [*vocabulary.words, *vocabulary.subwords], seed=options.seed)
+            vectors, found = load_vectors(options.vectors, words, seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
             return vectors
         return learn_vectors(
@@ -101,12 +129,16 @@ class TrainingData:
             threads=options.threads,
         )
 
-    def label_tree(self, n_clusters: int) -> LabelTree:
-        """Clusters of labels with similar texts."""
+    def label_tree(self, n_clusters: int, correlated: bool = False) -> LabelTree:
+        """Clusters of labels with similar texts; if `correlated`, labels that share texts belong together, too."""
         threads = self.options.threads
-        centroids = label_centroids(self.tfidf.transform(self.word_ids), self.labels, self.n_labels, threads)
-        n_clusters = min(n_clusters, self.n_labels)
-        return LabelTree.build(centroids, n_clusters=n_clusters, seed=self.options.seed, threads=threads)
+        rows = self.tfidf.transform(self._words) if isinstance(self._words, Ragged) else self._words
+        centroids = label_centroids(rows, self.labels, self.n_labels, threads)
+        n_clusters, seed = min(n_clusters, self.n_labels), self.options.seed
+        if correlated:
+            correlations = label_correlations(self.labels, self.n_labels, seed=seed, threads=threads)
+            centroids = correlated_centroids(centroids, correlations, threads)
+        return LabelTree.build(centroids, n_clusters, seed=seed, threads=threads, normalize=not correlated)
 
     def measure(self, ids: np.ndarray) -> dict[str, float]:
         """The metrics of these labels (held-out texts × k)."""
@@ -114,23 +146,52 @@ class TrainingData:
         return {name: result[name] for name in METRICS}
 
 
-def read_words(dataset: Dataset, texts: Texts, options: Options) -> tuple[Vocabulary, Ragged, Texts, Ragged]:
-    """The vocabulary, the word ids of the texts and then of the label names, and the names with their labels."""
+Inputs = tuple[Vocabulary | Columns, Any, Texts, Ragged]
+
+
+def read_inputs(dataset: Dataset, options: Options) -> Inputs:
+    """What reads the inputs, what it gives for them, and the names of labels, which are texts, too, with their labels.
+
+    The inputs of the names follow those of the texts.
+    """
+    no_names = Texts.from_strings([]), Ragged.from_lists([])
+    if dataset.features is not None:
+        columns = Columns(dataset.features.shape[1], dataset.input_kind == "dense")
+        return columns, columns.encode(dataset.features), *no_names
+    if "min_count" not in options:  # the recipe does not look at the texts
+        return Vocabulary([], np.zeros(0)), Ragged.from_lists([[]] * len(dataset)), *no_names
+    return read_words(dataset, options)
+
+
+def read_words(dataset: Dataset, options: Options) -> Inputs:
     stop_words = options.get("stop_words", "")
-    tokenizer = Tokenizer(stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or ())
-    sizes = {"min_count": options.get("min_count", 1), "subword_lengths": subword_lengths(options.get("subwords", ""))}
-    vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, **sizes)
-    if not len(vocabulary) and texts is dataset.texts:
+    tokenizer = Tokenizer(
+        options.get("split", "words"),
+        stop_words=tuple(stop_words) if isinstance(stop_words, list) else stop_words or (),
+    )
+    sizes = {
+        "min_count": options.min_count,
+        "max_words": options.get("max_vocabulary", 0) or None,
+        "subword_lengths": subword_lengths(options.get("subwords", "")),
+        "subwords_of_all": options.get("subwords_of", "rare") == "all",
+    }
+    vocabulary, word_ids = Vocabulary.build_and_encode(dataset.texts, tokenizer, **sizes)
+    if not len(vocabulary):
         raise DataError(
             f"there are no words to learn from: no word of the texts occurs {options.min_count:,} times or more. Lower "
             "min_count, or check the texts and the stop words."
         )
     names, named = Texts.from_strings([]), Ragged.from_lists([])
-    if dataset.features is None and options.get("label_texts", False):
+    if options.get("label_texts", False):
         names, named = label_texts(dataset, vocabulary)
     if len(names):  # their words may occur in texts to come
-        vocabulary, word_ids = Vocabulary.build_and_encode(Texts.concatenate([texts, names]), tokenizer, **sizes)
+        texts = Texts.concatenate([dataset.texts, names])
+        vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, **sizes)
     return vocabulary, word_ids, names, named
+
+
+def rows_of(inputs: Any, rows: np.ndarray) -> Any:
+    return inputs.take(rows) if isinstance(inputs, Ragged) else inputs[rows]
 
 
 def subword_lengths(subwords: str) -> tuple[int, int] | None:

@@ -9,8 +9,16 @@ import torch
 from torch import Tensor
 
 from shortlist.arrays import Arrays, Ragged
-from shortlist.kernels.label_rows import EPSILON, MEMORY
-from shortlist.training.label_rows import Candidates, Clusters, LabelRows, checked_loss
+from shortlist.kernels.label_rows import MEMORY, MOMENTUM
+from shortlist.training.label_rows import (
+    Candidates,
+    Clusters,
+    LabelRows,
+    checked_loss,
+    loss_scale,
+    step_rates,
+    widest,
+)
 
 PAIRS_PER_BLOCK = 1 << 18
 ROWS_PER_BLOCK = 1 << 15
@@ -20,10 +28,12 @@ class DeviceRows:
     """Rows of weights on a device, with the interface of `LabelRows` in tensors."""
 
     def __init__(self, rows: LabelRows, device: torch.device | str) -> None:
-        self.device = torch.device(device)
-        self.weights, self.biases, self.mean_squares, self.bias_squares, self.seen = (
+        self.device, self.options = torch.device(device), rows.options
+        self.weights, self.biases, self.mean_squares, self.bias_squares, self.seen, *means = (
             torch.as_tensor(array, device=self.device) for array in rows.arrays().values()
         )
+        if means:
+            self.means, self.bias_means = means
 
     @property
     def n_labels(self) -> int:
@@ -50,7 +60,7 @@ class DeviceRows:
         rows = torch.arange(len(samples), device=self.device) + (starts[chosen] + sizes - ends).repeat_interleave(sizes)
         wanted, place = rows.unique(return_inverse=True)
         yes = self._is_positive(samples, rows, positives)
-        scale = 1 / max(len(x), 1)
+        scale = loss_scale(self.options, len(x), widest(ids, bounds))
         gradient, row_gradient = torch.zeros_like(x), torch.zeros((len(wanted), x.shape[1]), device=self.device)
         bias_gradient = torch.zeros(len(wanted), device=self.device)
         loss = 0.0
@@ -63,11 +73,12 @@ class DeviceRows:
             gradient.index_add_(0, samples[block], slopes[:, None] * weights)
             row_gradient.index_add_(0, place[block], slopes[:, None] * inputs)
             bias_gradient.index_add_(0, place[block], slopes)
-        self._move(wanted, row_gradient, bias_gradient, learning_rate)
+        self._move(wanted, row_gradient, bias_gradient, step_rates(self.options, self.seen, learning_rate, dense=False))
         return checked_loss(loss * scale), gradient
 
     def _step_on_all(self, x: Tensor, positives: Ragged, learning_rate: float, logits_out: Any) -> tuple[float, Tensor]:
-        scale = 1 / max(len(x), 1)
+        scale = loss_scale(self.options, len(x), self.n_labels)
+        rates = step_rates(self.options, self.seen, learning_rate, dense=True)
         samples = torch.as_tensor(positives.row_ids, device=self.device).long()
         labels = torch.as_tensor(positives.values, device=self.device).long()
         gradient = torch.zeros_like(x)
@@ -83,18 +94,29 @@ class DeviceRows:
             loss += float(torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum"))
             slopes = (torch.sigmoid(logits) - truth) * scale
             gradient += slopes @ self.weights[rows]
-            self._move(rows, slopes.T @ x, slopes.sum(dim=0), learning_rate)
+            self._move(rows, slopes.T @ x, slopes.sum(dim=0), rates)
         return checked_loss(loss * scale), gradient
 
     def _is_positive(self, samples: Tensor, rows: Tensor, positives: Ragged) -> Tensor:
         pairs = torch.as_tensor(positives.row_ids * self.n_labels + positives.values, device=self.device)
         return torch.isin(samples * self.n_labels + rows, pairs)
 
-    def _move(self, rows: Tensor, gradient: Tensor, bias_gradient: Tensor, learning_rate: float) -> None:
-        self.seen[rows] += 1
-        share = (1 / self.seen[rows]).clamp(min=1 / MEMORY)
-        self.mean_squares[rows] += share * (gradient.square().mean(dim=1) - self.mean_squares[rows])
-        self.bias_squares[rows] += share * (bias_gradient.square() - self.bias_squares[rows])
-        epsilon = float(EPSILON)
-        self.weights[rows] -= learning_rate * gradient / (self.mean_squares[rows].sqrt() + epsilon)[:, None]
-        self.biases[rows] -= learning_rate * bias_gradient / (self.bias_squares[rows].sqrt() + epsilon)
+    def _move(self, rows: Tensor, gradient: Tensor, bias_gradient: Tensor, rates: tuple[Any, Any, Any]) -> None:
+        """See `move_row`."""
+        rate, bias_rate, epsilon = map(float, rates)
+        if self.options.optimizer == "adam":
+            means = self.means[rows].lerp(gradient, 1 / MOMENTUM)
+            squares = self.mean_squares[rows].lerp(gradient.square(), 1 / MEMORY)
+            bias_means = self.bias_means[rows].lerp(bias_gradient, 1 / MOMENTUM)
+            bias_squares = self.bias_squares[rows].lerp(bias_gradient.square(), 1 / MEMORY)
+            self.means[rows], self.bias_means[rows], roots = means, bias_means, squares.sqrt()
+        else:
+            self.seen[rows] += 1
+            share = (1 / self.seen[rows]).clamp(min=1 / MEMORY)
+            means, bias_means = gradient, bias_gradient
+            squares = self.mean_squares[rows].lerp(gradient.square().mean(dim=1), share)
+            bias_squares = self.bias_squares[rows].lerp(bias_gradient.square(), share)
+            roots = squares.sqrt()[:, None]
+        self.mean_squares[rows], self.bias_squares[rows] = squares, bias_squares
+        self.weights[rows] -= rate * means / (roots + epsilon)
+        self.biases[rows] -= bias_rate * bias_means / (bias_squares.sqrt() + epsilon)

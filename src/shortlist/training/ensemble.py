@@ -126,7 +126,7 @@ class _Member:
             options = options.replace(checkpoint_dir=str(folder / name))
         identity = {"recipe": recipe.name, **options.model_options(), "data": fingerprint}
         finished = Checkpoints(folder / name / FINISHED, identity)
-        return _Member(name, replace(recipe, options=()), options, folder / name, finished)
+        return _Member(name, replace(recipe, options=(), published={}), options, folder / name, finished)
 
     def is_finished(self) -> bool:
         """Whether its model is there; an error if it belongs to another training."""

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.labels.tree import LabelTree
+from shortlist.recipes.options import Options
 from shortlist.stages.candidates import AllLabels, CandidateStage, TopClusters
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.stage import with_prefix, without_prefix
-from shortlist.training.batches import WordBatches
 from shortlist.training.build import Build
-from shortlist.training.learner import ClusterSearch, Learner
+from shortlist.training.data import TrainingData
+from shortlist.training.label_rows import rows_memory
+from shortlist.training.learner import ClusterSearch, EncoderOptions, HeadOptions, Learner
 from shortlist.training.networks import EncoderNetwork, network_kind, new_network
 
 
 def joint(build: Build) -> None:
     """Learn the encoder and the label rows; with clusters, a meta-classifier that chooses candidates, too."""
-    data, options, tree, search = build.data, build.options, None, None
-    if "n_clusters" in options:
-        tree = data.label_tree(options.n_clusters)
-        search = ClusterSearch(tree, options.n_clusters_searched, options.variant == "lightxml")
+    data, options = build.data, build.options
+    tree = data.label_tree(options.n_clusters) if options.get("n_clusters", 0) else None
     network = new_network(build.recipe, data, options)
-    labels_per_text = len(data.dataset.labels.values) / len(data.dataset)
-    learner = Learner(network.module, data.n_labels, labels_per_text, search, options.seed, options.device)
-    shuffle = options.get("shuffle_words", False)
-    batches = WordBatches(data.word_ids, data.labels, options.max_words, data.n_words, shuffle)
+    learner = joint_learner(data, options, network, tree)
+    batches = network.batches(data.labels)
     detach = options.get("detach_fraction", 0.0)
     validation = JointValidation(build, network, tree)
     arrays = build.fit("joint", learner, batches, validation, options.n_epochs, options.learning_rate, detach)
     pipeline = joint_pipeline(build, network, tree, arrays)
     build.encoder, build.candidates, build.classifier = pipeline.encoder, pipeline.candidates, pipeline.classifier
+
+
+def joint_learner(data: TrainingData, options: Options, network: EncoderNetwork, tree: LabelTree | None) -> Learner:
+    """What learns, at its start."""
+    search = None
+    if tree is not None:
+        search = ClusterSearch(tree, options.n_clusters_searched, options.missing_positives == "clusters")
+    labels_per_text = len(data.dataset.labels.values) / len(data.dataset)
+    parts = HeadOptions.of(options), meta_head_options(options), EncoderOptions.of(options, options.learning_rate)
+    return Learner(network.module, data.n_labels, labels_per_text, search, options.seed, options.device, *parts)
+
+
+def meta_head_options(options: Options) -> HeadOptions:
+    """The meta-classifier has the layers of the label rows, but no bottleneck; its own dropout; biases in any case."""
+    head = HeadOptions.of(options)
+    bias_init = "zero" if head.rows.bias_init == "none" else head.rows.bias_init
+    dropout = options.get("meta_dropout", 0.0)
+    return replace(head, rows=replace(head.rows, bias_init=bias_init), dropout=dropout, bottleneck=0)
 
 
 def joint_pipeline(build: Build, network: EncoderNetwork, tree: LabelTree | None, arrays: Arrays) -> Pipeline:
@@ -42,7 +60,7 @@ def joint_pipeline(build: Build, network: EncoderNetwork, tree: LabelTree | None
         meta = with_prefix("meta", without_prefix("meta", arrays))
         of_tree = {"starts": tree.cluster_starts, "cluster_of_label": tree.cluster_of_label.astype(np.int32)}
         n_searched = options.n_clusters_searched
-        config = {"n_searched": n_searched, "max_searched": n_searched, "use_logits": options.variant == "lightxml"}
+        config = {"n_searched": n_searched, "max_searched": n_searched, "use_logits": options.ranking == "product"}
         candidates, rows = TopClusters({**meta, **of_tree}, config), {**rows, "order": tree.order}
     encoder = network.stage(without_prefix("encoder", arrays))
     return Pipeline(build.data.vocabulary, encoder, candidates, RowClassifier(rows))
@@ -56,10 +74,10 @@ class JointValidation:
 
     def measure(self, arrays: Arrays) -> dict[str, float]:
         data, pipeline = self._build.data, joint_pipeline(self._build, self._network, self._tree, arrays)
-        ids, _ = pipeline.first_rank(data.held_out_ids, 5, pipeline.candidates.n_searched)
+        ids, _ = pipeline.first_rank(data.held_out_inputs, 5, pipeline.candidates.n_searched)
         scores = data.measure(ids)
         if self._tree is not None and isinstance(pipeline.candidates, TopClusters):
-            best, _ = pipeline.candidates.meta.best(pipeline.encoder.encode(data.held_out_ids), 1)
+            best, _ = pipeline.candidates.meta.best(pipeline.encoder.encode(data.held_out_inputs), 1)
             labels = data.held_out_labels
             right = self._tree.cluster_of_label[labels.values] == best[labels.row_ids, 0]
             hits = np.bincount(labels.row_ids[right], minlength=len(labels)) > 0
@@ -70,11 +88,9 @@ class JointValidation:
 def joint_memory(build: Build) -> dict[str, int]:
     data, options, kind = build.data, build.options, network_kind(build.recipe)
     n_features, n_clusters = kind.n_features(data, options), options.get("n_clusters", 0)
-    n_rows = data.n_labels + n_clusters
+    width = options.get("bottleneck", 0) or n_features
     return {
-        # Twice: if the best epoch is not the last, it is read back beside it.
-        "label rows": 2 * 4 * n_rows * n_features + 16 * n_rows,
-        # Twice: as they are learnt, and as they are trained.
-        "word vectors": 2 * 4 * data.n_words * options.embedding_dim,
+        "label rows": rows_memory(data.n_labels, width, options) + rows_memory(n_clusters, n_features, options),
+        "encoder": 4 * kind.n_floats(data, options),
         "a batch": 4 * options.batch_size * (kind.floats_per_text(options) + n_clusters + 3 * n_features),
     }

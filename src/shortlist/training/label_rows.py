@@ -4,22 +4,33 @@
 features, gradient to the row, and update. A `LabelRows` holds a contiguous range of labels and does not know whether
 there are others.
 
-The optimiser is Adam without momentum and with one mean square per row. It learns as well as Adam (docs/lab-book.md)
-and needs 12 bytes per row where Adam needs 8 bytes per weight, which is most of the memory and of the time of a step.
+By default, the optimiser is Adam without momentum and with one mean square per row. It learns as well as Adam
+(docs/lab-book.md) and needs 12 bytes per row where Adam needs 8 bytes per weight, which is most of the memory and of
+the time of a step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import cluster_step, entropy, even_shares, move_rows, samples_by_cluster
+from shortlist.kernels.label_rows import (
+    EPSILON,
+    MEMORY,
+    MOMENTUM,
+    cluster_step,
+    entropy,
+    even_shares,
+    move_rows,
+    samples_by_cluster,
+)
 from shortlist.kernels.threads import n_threads
+from shortlist.recipes.options import Options
 
 ROWS_PER_BLOCK = 4096
 
@@ -34,29 +45,61 @@ class Clusters(NamedTuple):
 Candidates = Clusters | np.ndarray | None
 
 
+@dataclass(frozen=True)
+class RowOptions:
+    """How rows start and learn: the options of the same names (`OPTIMIZATION_OPTIONS` in recipes/common.py)."""
+
+    optimizer: str = "row-adam"
+    loss_reduction: str = "sum"
+    row_init: str = "normal"
+    bias_init: str = "prior"
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+
+OUR_ROW_OPTIONS = RowOptions()
+
+
 @dataclass
 class LabelRows:
-    """Weights (labels × features) and biases; mean squared gradients; and the number of steps that saw each row."""
+    """Weights (labels × features) and biases, and the optimiser's state.
+
+    With "row-adam", `mean_squares` has one number per row, and `seen` the number of steps that saw each row. With
+    "adam", there are means and mean squares of every weight, and `seen` is the number of steps.
+    """
 
     weights: np.ndarray
     biases: np.ndarray
-    mean_squares: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    bias_squares: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    seen: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-
-    def __post_init__(self) -> None:
-        if len(self.seen) != self.n_labels:
-            self.mean_squares, self.bias_squares = np.zeros((2, self.n_labels), np.float32)
-            self.seen = np.zeros(self.n_labels, np.int32)
+    mean_squares: np.ndarray
+    bias_squares: np.ndarray
+    seen: np.ndarray
+    means: np.ndarray | None = None
+    bias_means: np.ndarray | None = None
+    options: RowOptions = OUR_ROW_OPTIONS
 
     @staticmethod
-    def start(n_labels: int, n_features: int, prior: float, seed: int = 0) -> LabelRows:
-        """Small random weights; biases at the log-odds of `prior`, the mean probability of a label."""
+    def start(
+        n_labels: int, n_features: int, prior: float, seed: int = 0, options: RowOptions = OUR_ROW_OPTIONS
+    ) -> LabelRows:
+        """Random weights; biases at 0, or at the log-odds of `prior`, the mean probability of a label."""
         rng = np.random.default_rng(seed)
-        weights = rng.standard_normal((n_labels, n_features), dtype=np.float32)
-        weights *= np.float32(0.3 / np.sqrt(n_features))
+        if options.row_init == "xavier":
+            weights = rng.random((n_labels, n_features), np.float32)
+            weights = (2 * weights - 1) * np.float32(np.sqrt(6 / (n_labels + n_features)))
+        else:
+            weights = rng.standard_normal((n_labels, n_features), dtype=np.float32)
+            weights *= np.float32(0.3 / np.sqrt(n_features))
         prior = min(max(prior, 1e-6), 0.5)
-        return LabelRows(weights, np.full(n_labels, np.log(prior / (1 - prior)), np.float32))
+        bias = np.log(prior / (1 - prior)) if options.bias_init == "prior" else 0
+        biases, bias_squares = np.full(n_labels, bias, np.float32), np.zeros(n_labels, np.float32)
+        if options.optimizer == "adam":
+            squares, means = np.zeros_like(weights), np.zeros_like(weights)
+            seen, bias_means = np.zeros(1, np.int32), np.zeros_like(biases)
+            return LabelRows(weights, biases, squares, bias_squares, seen, means, bias_means, options)
+        seen = np.zeros(n_labels, np.int32)
+        return LabelRows(weights, biases, np.zeros_like(biases), bias_squares, seen, options=options)
 
     @property
     def n_labels(self) -> int:
@@ -64,7 +107,13 @@ class LabelRows:
 
     def arrays(self) -> Arrays:
         """Everything, as resuming needs it."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def _state(self, rows: slice = slice(None)) -> tuple[np.ndarray, ...]:
+        """The optimiser's state of these rows, as the kernels take it."""
+        if self.means is None or self.bias_means is None:
+            return self.mean_squares[rows], self.bias_squares[rows], self.seen[rows]
+        return self.means[rows], self.mean_squares[rows], self.bias_means[rows], self.bias_squares[rows]
 
     def step(
         self,
@@ -82,7 +131,8 @@ class LabelRows:
         positives   the rows that are right for each text
         logits_out  takes the logits of all rows, where all rows are candidates
 
-        The loss is binary cross-entropy, summed over rows and averaged over texts.
+        The loss is binary cross-entropy, averaged over texts, and summed over rows or averaged over them, too. Where
+        texts have different numbers of candidates, the widest counts for all: the others are padded, as published.
         """
         features = np.ascontiguousarray(features, np.float32)
         if candidates is None:
@@ -101,7 +151,7 @@ class LabelRows:
         by_row = np.argsort(positives.values, kind="stable")
         gradients = np.zeros((n_parts, n_texts, features.shape[1]), np.float32)
         losses = np.zeros(n_parts, np.float64)
-        rows = (self.weights, self.biases, self.mean_squares, self.bias_squares, self.seen, features)
+        scale = loss_scale(self.options, n_texts, widest(ids, bounds_of_rows))
         batch = (
             wanted,
             bounds,
@@ -109,13 +159,13 @@ class LabelRows:
             positives.values[by_row].astype(np.int64),
             positives.row_ids[by_row].astype(np.int32),
             cuts,
-            np.float32(learning_rate),
-            np.float32(1 / max(n_texts, 1)),
+            step_rates(self.options, self.seen, learning_rate, dense=False),
+            np.float32(scale),
             gradients,
             losses,
         )
-        cluster_step(*rows, bounds_of_rows, *batch)
-        return checked_loss(float(losses.sum()) / max(n_texts, 1)), gradients.sum(axis=0)
+        cluster_step(self.weights, self.biases, self._state(), features, bounds_of_rows, *batch)
+        return checked_loss(float(losses.sum()) * scale), gradients.sum(axis=0)
 
     def _step_on_all(
         self, features: np.ndarray, positives: Ragged, learning_rate: float, logits_out: np.ndarray | None
@@ -125,7 +175,8 @@ class LabelRows:
 
         short = torch.bfloat16 if has_fast_bfloat16() else torch.float32
         x = torch.from_numpy(features).to(short)
-        scale = 1 / max(len(x), 1)
+        scale = loss_scale(self.options, len(x), self.n_labels)
+        rates = step_rates(self.options, self.seen, learning_rate, dense=True)
         gradient = torch.zeros(x.shape)
         loss, losses = 0.0, np.zeros(len(x))
         by_row = np.argsort(positives.values, kind="stable")
@@ -152,14 +203,46 @@ class LabelRows:
             move_rows(
                 self.weights[block],
                 self.biases[block],
-                self.mean_squares[block],
-                self.bias_squares[block],
-                self.seen[block],
+                self._state(block),
                 moves[:n_rows].copy_(torch.mm(slopes_short.T, x, out=short_moves[:n_rows])).numpy(),
                 slopes.sum(dim=0).numpy(),
-                np.float32(learning_rate),
+                rates,
             )
         return checked_loss(float(loss + losses.sum()) * scale), gradient.numpy()
+
+
+def rows_memory(n_rows: int, n_features: int, options: Options) -> int:
+    """Bytes of rows in training. Weights count twice: if the best epoch is not the last, it is read back beside it."""
+    per_weight = 8 + (8 if options.optimizer == "adam" else 0)
+    return n_rows * (per_weight * n_features + 16)
+
+
+def loss_scale(options: RowOptions, n_texts: int, n_rows: int) -> float:
+    """The weight of one cross-entropy in the loss of a batch, if the text with the most candidates has `n_rows`."""
+    return 1 / max(n_texts * (n_rows if options.loss_reduction == "mean" else 1), 1)
+
+
+def widest(ids: np.ndarray, starts: np.ndarray) -> int:
+    """The number of rows of the text with the most of them; `starts` are the bounds of clusters (see `Clusters`)."""
+    sizes = np.append(np.diff(starts), 0)  # -1 is no cluster
+    return int(sizes[ids].sum(axis=1).max(initial=0))
+
+
+def step_rates(options: RowOptions, seen: Any, learning_rate: float, dense: bool) -> tuple[Any, Any, Any]:
+    """The learning rate of weights and of biases, and epsilon, of this step. For Adam, `seen` counts it.
+
+    Adam's moments start at 0 and are too small at first. torch's Adam (`dense`: all rows) corrects them before epsilon
+    is added, its SparseAdam (the rows that were seen) behind.
+    """
+    epsilon = float(EPSILON)
+    if options.optimizer == "adam":
+        seen += 1
+        n_steps = int(seen[0])
+        correction = (1 - (1 - 1 / MEMORY) ** n_steps) ** 0.5
+        learning_rate *= correction / (1 - (1 - 1 / MOMENTUM) ** n_steps)
+        epsilon *= correction if dense else 1
+    bias_rate = 0.0 if options.bias_init == "none" else learning_rate
+    return np.float32(learning_rate), np.float32(bias_rate), np.float32(epsilon)
 
 
 def checked_loss(loss: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,23 +13,69 @@ from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.candidates import add_wanted
 from shortlist.labels.tree import LabelTree
+from shortlist.recipes.options import Options
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.stage import with_prefix
 from shortlist.training.batches import Batch
 from shortlist.training.device_rows import DeviceRows
-from shortlist.training.label_rows import Candidates, Clusters, LabelRows, has_fast_bfloat16
+from shortlist.training.label_rows import (
+    OUR_ROW_OPTIONS,
+    Candidates,
+    Clusters,
+    LabelRows,
+    RowOptions,
+    has_fast_bfloat16,
+)
 from shortlist.training.memory import keep_freed_memory
-from shortlist.training.networks.residual import ResidualBlock
-from shortlist.training.optimization import WordOptimizer
+from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.residual import OUR_BLOCK, BlockOptions, ResidualBlock
+from shortlist.training.optimization import WORD_OPTIMIZERS
 
 
 @dataclass(frozen=True)
 class ClusterSearch:
-    """How a meta-classifier chooses candidates: the clusters, how many of them a text sees, and LightXML's variant."""
+    """How a meta-classifier chooses the labels that a text is trained on.
+
+    n_searched      clusters that a text sees
+    whole_clusters  what is added for labels of the text that are not in them: their whole clusters, or they alone
+    """
 
     tree: LabelTree
     n_searched: int
-    lightxml: bool = False
+    whole_clusters: bool = True
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """The layers of a head: the block (None: there is none), dropout behind it, and the rows.
+
+    bottleneck  numbers that the features are projected to before everything else; 0: there is no projection
+    """
+
+    rows: RowOptions = OUR_ROW_OPTIONS
+    block: BlockOptions | None = OUR_BLOCK
+    dropout: float = 0.0
+    bottleneck: int = 0
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """The options of a recipe, for its label rows."""
+        bottleneck = options.get("bottleneck", 0)
+        return cls(RowOptions.of(options), BlockOptions.of(options), options.head_dropout, bottleneck)
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How the network learns: a factor of the learning rate of the label rows, and AdamW's weight decay."""
+
+    rate: float = 1.0
+    weight_decay: float = 0.0
+
+    @classmethod
+    def of(cls, options: Options, learning_rate: float) -> Self:
+        """Beside label rows with this learning rate: one that is pretrained needs much less."""
+        rate = options.get("encoder_learning_rate", learning_rate) / learning_rate
+        return cls(rate, options.get("weight_decay", 0.0))
 
 
 @dataclass(frozen=True)
@@ -42,40 +88,45 @@ class StepResult:
     n_found_clusters: int = 0
 
 
-class Head:
-    """Label rows behind a residual block, or behind nothing."""
+OUR_HEAD, OUR_ENCODER = HeadOptions(), EncoderOptions()
 
-    def __init__(self, rows: LabelRows, device: torch.device, residual: bool = True, identity: bool = False) -> None:
-        n_features = rows.weights.shape[1]
-        self.block = ResidualBlock(n_features, identity).to(device) if residual else nn.Identity()
+
+class Head:
+    """Label rows behind a residual block, or behind nothing; a bottleneck for `n_features` may come first."""
+
+    def __init__(
+        self, rows: LabelRows, device: torch.device, options: HeadOptions = OUR_HEAD, n_features: int = 0
+    ) -> None:
+        width = rows.weights.shape[1]
+        block = nn.Identity() if options.block is None else ResidualBlock(width, options.block)
+        self.projection = nn.Linear(n_features, width).to(device) if options.bottleneck else None
+        self.block, self.dropout = block.to(device), Dropout(options.dropout)
         self.rows: Any = rows if device.type == "cpu" else DeviceRows(rows, device)
 
     def learn(
         self, features: Tensor, candidates: Candidates, positives: Ragged, learning_rate: float, logits_out: Any = None
     ) -> float:
         """One step of the rows. Returns the loss, and adds the gradient to `features.grad`."""
-        hidden = self.block(features)
+        projected = features if self.projection is None else self.projection(features)
+        hidden = self.dropout(self.block(projected))
         loss, gradient = self.rows.step(hidden.detach(), candidates, positives, learning_rate, logits_out)
         hidden.backward(torch.as_tensor(gradient))
         return loss
 
     def arrays(self) -> Arrays:
-        """What prediction needs: weights, biases, and the effective matrix of the block."""
+        """What prediction needs: weights, biases, and the block's."""
         arrays = {name: array for name, array in self.rows.arrays().items() if name in ("weights", "biases")}
-        if isinstance(self.block, ResidualBlock):
-            was_training = self.block.training
-            self.block.eval()  # power iteration is for training
-            weight: Tensor = self.block.linear.weight  # type: ignore[assignment]
-            arrays["block"] = weight.detach().cpu().numpy().copy()
-            self.block.train(was_training)
-        return arrays
+        if self.projection is not None:
+            weights, biases = (tensor.detach().cpu().numpy().copy() for tensor in self.projection.parameters())
+            arrays |= {"projection": weights, "projection_biases": biases}
+        return arrays | (self.block.arrays() if isinstance(self.block, ResidualBlock) else {})
 
 
 class Learner:
     """A network and its label rows in training.
 
     Without `search`, a text sees all labels, or the candidates of its batch. With it, a meta-classifier learns on all
-    clusters, and the label rows learn on the labels of the clusters that it ranks best, and of the positives' clusters.
+    clusters, and the label rows learn on the labels of the clusters that it ranks best, and on the positives.
     """
 
     def __init__(
@@ -86,34 +137,45 @@ class Learner:
         search: ClusterSearch | None = None,
         seed: int = 0,
         device: str = "cpu",
-        identity: bool = False,
+        head: HeadOptions = OUR_HEAD,
+        meta_head: HeadOptions = OUR_HEAD,
+        encoder: EncoderOptions = OUR_ENCODER,
     ) -> None:
-        """`identity`: the residual block of the label rows starts as the identity, not at random."""
         keep_freed_memory()
         self.device = find_device(device)
         self.network, self.search = network.to(self.device), search
-        rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed)
-        self.heads = {"rows": Head(rows, self.device, identity=identity)}
+        width = head.bottleneck or network.n_features
+        rows = LabelRows.start(n_labels, width, labels_per_text / n_labels, seed, head.rows)
+        self.heads = {"rows": Head(rows, self.device, head, network.n_features)}
         if search is not None:
             tree = search.tree
             prior = labels_per_text / tree.n_clusters
-            meta_rows = LabelRows.start(tree.n_clusters, network.n_features, prior, seed + 1)
-            self.heads["meta"] = Head(meta_rows, self.device, residual=not search.lightxml)
+            meta_rows = LabelRows.start(tree.n_clusters, network.n_features, prior, seed + 1, meta_head.rows)
+            self.heads["meta"] = Head(meta_rows, self.device, meta_head)
             self._row_of_label = np.empty(n_labels, np.int64)
             self._row_of_label[tree.order] = np.arange(n_labels)
-        blocks = {f"{name}_block": head.block for name, head in self.heads.items()}
+        blocks = nn.ModuleDict({f"{name}_block": head.block for name, head in self.heads.items()})
+        if (projection := self.heads["rows"].projection) is not None:
+            blocks["rows_projection"] = projection
         self._modules = nn.ModuleDict({"network": self.network, **blocks})
         vectors = network.words.weight if _has_sparse_words(network) else None
-        self._words = None if vectors is None else WordOptimizer(vectors)
-        self._adam = torch.optim.Adam([p for p in self._modules.parameters() if p is not vectors])
+        self._words = None if vectors is None else WORD_OPTIMIZERS[head.rows.optimizer](vectors)
+        dense = [p for p in self.network.parameters() if p is not vectors]
+        groups = [
+            {"params": [p for p in dense if p.ndim > 1], "rate": encoder.rate, "weight_decay": encoder.weight_decay},
+            {"params": [p for p in dense if p.ndim <= 1], "rate": encoder.rate},  # biases and norms do not decay
+            {"params": list(blocks.parameters()), "rate": 1.0},
+        ]
+        self._adam = torch.optim.AdamW(groups, weight_decay=0.0)
 
     def step(self, batch: Batch, learning_rate: float, detach: bool = False) -> StepResult:
         """Learn from one batch. `detach`: the label rows learn, but do not move the encoder."""
         self._modules.train()
-        inputs = torch.from_numpy(batch.inputs).to(self.device)
+        given = (batch.inputs,) if batch.weights is None else (batch.inputs, batch.weights)
+        inputs = [torch.from_numpy(array).to(self.device) for array in given]
         fast = self.device.type == "cpu" and has_fast_bfloat16()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=fast):
-            features = self.network(inputs)
+            features = self.network(*inputs)
         shared = features.detach().float().requires_grad_()
         if self.search is None:
             loss = self.heads["rows"].learn(shared, batch.candidates, batch.positives, learning_rate)
@@ -123,7 +185,7 @@ class Learner:
         if features.requires_grad:
             features.backward(shared.grad.to(features.dtype))
         for group in self._adam.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["rate"]
         self._adam.step()
         self._adam.zero_grad()
         if self._words is not None:
@@ -137,10 +199,14 @@ class Learner:
         logits = np.empty((len(positives), tree.n_clusters), np.float32)
         right = Ragged(positives.indptr, tree.cluster_of_label[positives.values]).distinct(tree.n_clusters)
         meta_loss = self.heads["meta"].learn(shared, None, right, learning_rate, logits)
-        clusters, n_found = with_positives(top_clusters(logits, search.n_searched), right)
+        best = top_clusters(logits, search.n_searched)
+        clusters, n_found = with_positives(best, right)
         rows = Ragged(positives.indptr, self._row_of_label[positives.values])
+        candidates: Candidates = Clusters(clusters, tree.cluster_starts)
+        if not search.whole_clusters:
+            candidates, _ = with_positives(rows_of_clusters(best, tree.cluster_starts), rows)
         features = shared.detach().requires_grad_() if detach else shared
-        loss = self.heads["rows"].learn(features, Clusters(clusters, tree.cluster_starts), rows, learning_rate)
+        loss = self.heads["rows"].learn(features, candidates, rows, learning_rate)
         return StepResult(loss, meta_loss, len(right.values), n_found)
 
     def for_prediction(self) -> Arrays:
@@ -188,10 +254,21 @@ def _has_sparse_words(network: Any) -> bool:
     return isinstance(words, nn.Embedding) and words.sparse
 
 
-def with_positives(clusters: np.ndarray, positives: Ragged) -> tuple[np.ndarray, int]:
-    """The clusters of each text with missing positive clusters appended, -1 for none; how many were not missing.
+def rows_of_clusters(clusters: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The rows of the clusters of each text (texts × K), side by side; -1 for none. For `starts`, see `Clusters`."""
+    sizes = np.diff(starts)[clusters]
+    counts = sizes.sum(axis=1)
+    firsts, sizes = starts[clusters].ravel(), sizes.ravel()
+    rows = np.arange(counts.sum()) + np.repeat(firsts - np.cumsum(sizes) + sizes, sizes)
+    side_by_side = np.full((len(clusters), counts.max(initial=0)), -1, np.int32)
+    side_by_side[np.arange(side_by_side.shape[1]) < counts[:, None]] = rows
+    return side_by_side
 
-    No cluster may occur twice in a row of `positives`.
+
+def with_positives(clusters: np.ndarray, positives: Ragged) -> tuple[np.ndarray, int]:
+    """The clusters (or rows) of each text, and its positives that are missing; -1 for none; how many were not missing.
+
+    None may occur twice in a row of `positives`.
     """
     k = clusters.shape[1]
     extended = np.empty((len(clusters), k + int(positives.counts.max(initial=0))), np.int32)

@@ -22,7 +22,7 @@ from shortlist.progress import Progress
 from shortlist.training.batches import Batches, epoch_batches
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.learner import Learner, StepResult, require_finite
-from shortlist.training.optimization import one_cycle
+from shortlist.training.optimization import learning_rate_at
 
 log = logging.getLogger("shortlist")
 
@@ -40,9 +40,11 @@ class Validation(Protocol):
 class Schedule:
     """How long and how fast to train.
 
-    learning_rate    the peak of the one-cycle schedule
+    learning_rate    its peak
     detach_fraction  for this fraction of training, the label rows do not move the encoder
     patience         stop after this many epochs without improvement
+    schedule         how the learning rate changes (see `learning_rate_at`)
+    decay_epoch      with the schedule "step", the learning rate is halved after this many epochs
     """
 
     n_epochs: int
@@ -51,6 +53,12 @@ class Schedule:
     detach_fraction: float = 0.0
     patience: int = 10
     seed: int = 0
+    schedule: str = "one-cycle"
+    decay_epoch: int = 0
+
+    def rate(self, progress: float) -> float:
+        """The learning rate after this fraction of training."""
+        return learning_rate_at(progress, self.learning_rate, self.schedule, self.decay_epoch / self.n_epochs)
 
 
 @dataclass
@@ -141,7 +149,7 @@ def fit(
                     batch = batches.take(np.repeat(rows, 2) if len(rows) == 1 else rows, rng)  # batch norm needs two
                     torch.manual_seed(int(rng.integers(2**62)))
                     n_done = done.epoch * steps_per_epoch + step
-                    learning_rate = one_cycle(n_done / n_steps, schedule.learning_rate)
+                    learning_rate = schedule.rate(n_done / n_steps)
                     result = learner.step(batch, learning_rate, detach=n_done < schedule.detach_fraction * n_steps)
                     done.add(result, len(rows))
                     done.step = step + 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shortlist.errors import OptionError
+from shortlist.stages.pipeline import Pipeline
 from shortlist.training.build import Build
 
 
@@ -23,10 +24,16 @@ PHASES = {
     "centroids": "baselines",
     "joint": "joint",
     "surrogate": "deepxml",
-    "candidates": "deepxml",
-    "classifier": "deepxml",
+    "candidates": "shortlisting",
+    "classifier": "extreme",
     "buckets": "buckets",
+    "attention_clusters": "attention",
+    "attention_labels": "attention",
 }
+
+
+# Functions of their modules: from a pipeline and a build to a re-ranker.
+RERANKERS = {"words": ("reranking", "learn_reranker"), "network": ("network_reranking", "learn_network_reranker")}
 
 
 def phase_named(name: str) -> Phase:
@@ -35,3 +42,18 @@ def phase_named(name: str) -> Phase:
         raise OptionError(f"there is no phase {name!r}; the phases are {', '.join(PHASES)}")
     module = importlib.import_module(f"shortlist.training.{PHASES[name]}")
     return Phase(getattr(module, name), getattr(module, f"{name}_memory", lambda build: {}))
+
+
+def reranker_named(name: str) -> Callable[[Pipeline, Build], Any]:
+    """The function that learns this re-ranker."""
+    module, function = RERANKERS[name]
+    return getattr(importlib.import_module(f"shortlist.training.{module}"), function)
+
+
+def reranker_memory(build: Build) -> dict[str, int]:
+    """Bytes that learning the re-ranker needs, beside those of the phases; next to none for words."""
+    if build.options.get("reranker", "none") != "network":
+        return {}
+    from shortlist.training.network_reranking import memory
+
+    return memory(build)

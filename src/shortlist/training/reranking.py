@@ -32,7 +32,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     k, n_searched = min(options.n_reranked, n_labels), pipeline.candidates.max_searched
     candidates = build.hard_negatives
     if candidates is None:
-        candidates = _padded(pipeline.first_rank(data.word_ids, k, n_searched)[0], k, -1)
+        candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
     features = LexicalFeatures.fit(data.texts, data.vocabulary, data.word_ids)
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
@@ -44,7 +44,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     reranker = reranker_of(learn_word_weights(rows, data.labels, n_labels, candidates, options.C))
     if not len(data.held_out):
         return reranker
-    ids, probabilities = pipeline.first_rank(data.held_out_ids, candidates.shape[1], n_searched)
+    ids, probabilities = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
     held_out_rows = features.rows(data.held_out_texts, data.held_out_ids)
     word_scores = reranker.word_scores(held_out_rows, ids)
     hits = is_relevant(ids, data.held_out_labels, n_labels)
@@ -68,16 +68,25 @@ def fit_mixture(probabilities: np.ndarray, word_scores: np.ndarray, hits: np.nda
 
 
 def learn_word_weights(
-    features: sparse.csr_array, labels: Ragged, n_labels: int, candidates: np.ndarray, C: float = 0.5
+    features: sparse.csr_array,
+    labels: Ragged,
+    n_labels: int,
+    candidates: np.ndarray,
+    C: float = 0.5,
+    min_weight: float | None = None,
+    title: str = "re-ranker",
 ) -> Arrays:
     """Learn to tell the labels of each text from its other candidates. The arrays of a re-ranker, without idf.
 
     features    one row per text, one column per word
     candidates  texts × K label ids, -1 for none; labels of the text among them are no mistakes
     C           inverse regularisation
+    min_weight  drop weights that are nearer to 0 (None: than `MIN_WEIGHT`)
+    title       of the progress bar
 
     Each label is learnt on its own, so the result does not depend on the number of threads.
     """
+    min_weight = MIN_WEIGHT if min_weight is None else min_weight
     features = sparse.csr_array(features, dtype=np.float32)
     if not features.has_sorted_indices:
         features = features.sorted_indices()
@@ -86,7 +95,7 @@ def learn_word_weights(
     starts, texts, hits = texts_of_labels(candidates, labels.indptr, labels.values, n_labels)
     words_before = np.append(0, np.cumsum(np.diff(arrays[0])[texts]))[starts]  # seen by all labels before each
     learnt: list[tuple[np.ndarray, ...]] = []
-    with Progress("re-ranker", n_labels, "labels") as progress:
+    with Progress(title, n_labels, "labels") as progress:
         begin = 0
         while begin < n_labels:
             most = words_before[begin] + WORDS_PER_BLOCK
@@ -97,7 +106,7 @@ def learn_word_weights(
             room = words_before[begin : end + 1] - words_before[begin]
             n_found = np.zeros(end - begin, np.int64)
             words, weights = np.empty(room[-1], np.int32), np.empty(room[-1], np.float32)
-            problem = (features.shape[1], starts, texts, hits, cuts, np.float32(C), np.float32(MIN_WEIGHT))
+            problem = (features.shape[1], starts, texts, hits, cuts, np.float32(C), np.float32(min_weight))
             biases = learn_labels(*arrays, *problem, room, n_found, words, weights)
             position = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
             kept = position < np.repeat(n_found, np.diff(room))

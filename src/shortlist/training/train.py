@@ -15,27 +15,40 @@ from shortlist.errors import DataError, MissingExtraError, OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.model.model import Model
 from shortlist.recipes.options import Options, count, resolve
-from shortlist.recipes.recipe import Recipe, get_recipe, register
+from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.memory import require_memory
-from shortlist.training.phases import phase_named
+from shortlist.training.phases import phase_named, reranker_memory, reranker_named
+from shortlist.training.remembered import remembering
 from shortlist.training.tune import tune
 
 log = logging.getLogger("shortlist")
 
 NEEDS_NO_TORCH = ("frequencies", "centroids")
+KINDS = {"texts": "texts", "sparse": "sparse features", "dense": "dense features"}
+HINTS = {
+    "texts": "",
+    "sparse": " If they are vectors, give them as a numpy array.",
+    "dense": " If they are bags of words, give them as a sparse matrix (scipy).",
+}
 
 
 def train(
-    dataset: Any, recipe: str | Recipe = "centroid", ensemble: int = 1, parallel: int = 1, **options: Any
+    dataset: Any,
+    recipe: str | Recipe = "centroid",
+    ensemble: int = 1,
+    parallel: int = 1,
+    published: bool = False,
+    **options: Any,
 ) -> Model:
     """Train a model on a data set, or on anything that `shortlist.read` reads.
 
-    recipe    a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered
-    ensemble  number of models with different seeds whose scores are averaged
-    parallel  number of them to train at the same time, each in a process of its own
-    options   options of the recipe; `shortlist recipes NAME` lists them
+    recipe     a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered
+    ensemble   number of models with different seeds whose scores are averaged
+    parallel   number of them to train at the same time, each in a process of its own
+    published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
+    options    options of the recipe; `shortlist recipes NAME` lists them
 
     >>> model = train([("red shoes", ["shoes"]), ("blue hat", ["hats"])], recipe="centroid")
     >>> model.predict("a hat")[0].label
@@ -45,12 +58,17 @@ def train(
         register(recipe)  # so that the model can be loaded again
     else:
         recipe = get_recipe(recipe)
+    recipe = recipe.as_published() if published else recipe
     ensemble, parallel = (count(name, 1, "").checked(n) for name, n in (("ensemble", ensemble), ("parallel", parallel)))
     resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
     dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
-    resolved = resolve(recipe.name, recipe.options, options, max(len(dataset), 1), max(dataset.n_labels, 1))
+    require_inputs(recipe, dataset)
+    sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
+    resolved = resolve(recipe.name, recipe.options, options, *sizes)
     from shortlist.training.ensemble import refuse_other_kind, train_ensemble
 
+    require_words(dataset, resolved)
+    require_reranker(recipe, resolved)
     if resolved.get("checkpoint_dir", ""):
         refuse_other_kind(resolved.checkpoint_dir, ensemble > 1)
     if ensemble > 1:
@@ -60,42 +78,62 @@ def train(
 
 def train_one(recipe: Recipe, dataset: Dataset, options: Options) -> Model:
     """Train one model: this function is the whole path."""
-    require_inputs(recipe, dataset, options)
     require_no_checkpoints(options)
     show_options(options)
     with running(recipe, options):
         data = TrainingData(dataset, options)
         build = Build(recipe, data, options)
         phases = [phase_named(name) for name in recipe.phases]
-        require_memory({k: v for phase in phases for k, v in phase.memory(build).items()}, memory_advice(dataset))
+        sizes = {k: v for phase in phases for k, v in phase.memory(build).items()} | reranker_memory(build)
+        require_memory(sizes, memory_advice(dataset))
         for phase in phases:
             phase.run(build)
         pipeline = build.pipeline
-        if options.get("reranker", False):
-            from shortlist.training.reranking import learn_reranker
-
-            pipeline.reranker = learn_reranker(pipeline, build)
+        if options.get("reranker", "none") != "none":
+            pipeline.reranker = reranker_named(options.reranker)(pipeline, build)
         names = dataset.label_names, dataset.display_names
         model = Model(recipe.name, options.model_options(), [pipeline], *names, records=build.records)
-        tune(model, build)
+        with remembering(pipeline):
+            tune(model, build)
     return model
 
 
-def require_inputs(recipe: Recipe, dataset: Dataset, options: Options) -> None:
+def require_inputs(recipe: Recipe, dataset: Dataset) -> None:
     """Raise an error if the recipe cannot learn from this data set."""
     if not len(dataset.labels.values):
         raise DataError("there is nothing to learn from: the data set has no text with a label")
-    if dataset.features is None:
-        return
-    if not recipe.takes_features:
-        raise OptionError(f"{recipe.name} learns from texts; the data set has a matrix of features")
-    shape = dataset.features.shape
-    if len(shape) != 2 or shape[0] != len(dataset) or not shape[1]:
-        raise DataError(f"the features have shape {shape}; expected a matrix with {len(dataset):,} rows, one per text")
-    if options.get("surrogate", "none") != "none" or options.get("reranker", False) or options.get("vectors", ""):
+    if dataset.features is not None:
+        shape = dataset.features.shape
+        if len(shape) != 2 or shape[0] != len(dataset) or not shape[1]:
+            expected = f"a matrix with {len(dataset):,} rows, one per text"
+            raise DataError(f"the features have shape {shape}; expected {expected}")
+        if dataset.texts.sizes.any():
+            raise DataError(
+                "the data set has texts and features, and a model learns from one of them: set data.features to None, "
+                "or use data.with_features(data.features), which has no texts"
+            )
+    kind = dataset.input_kind
+    if kind not in recipe.takes:
+        others = [other.name for other in list_recipes().values() if kind in other.takes]
         raise OptionError(
-            "surrogate, reranker and vectors are for texts, and the data set has a matrix of features: leave them out"
+            f"{recipe.name} learns from {' or '.join(KINDS[taken] for taken in recipe.takes)}; the data set has "
+            f"{KINDS[kind]}. Use {', '.join(others)}.{HINTS[kind]}"
         )
+
+
+def require_words(dataset: Dataset, options: Options) -> None:
+    """Raise an error if dense features are to be read as words."""
+    reranker, vectors = options.get("reranker", "none"), options.get("vectors", "")
+    if dataset.input_kind == "dense" and (reranker == "words" or vectors):
+        raise OptionError(
+            "reranker=words and vectors are for words, and the data set has dense features: leave them out"
+        )
+
+
+def require_reranker(recipe: Recipe, options: Options) -> None:
+    """Raise an error if the encoder cannot be there twice."""
+    if options.get("reranker", "none") == "network" and recipe.encoder == "transformer":
+        raise OptionError("reranker=network is a second encoder, and a model has one transformer: use words or none")
 
 
 def require_no_checkpoints(options: Options) -> None:
@@ -115,12 +153,12 @@ def show_options(options: Options) -> None:
 
 
 def memory_advice(dataset: Dataset) -> str:
-    if dataset.features is None:
+    if dataset.input_kind != "dense":
         return "A smaller embedding_dim, fewer candidates, repetitions or channels, or a larger min_count need less."
     rows, columns = dataset.features.shape
     return (
-        f"The matrix of features is {rows:,} × {columns:,}, and it is held with its zeros: reduce it to some hundred "
-        "columns (SVD), or use centroid."
+        f"The matrix of features is {rows:,} × {columns:,}: reduce it to some hundred columns (SVD), or, if most of it "
+        "is 0, give it as a sparse matrix (scipy)."
     )
 
 

@@ -35,7 +35,7 @@ def tune(model: Model, build: Build) -> None:
     if not len(data.held_out):
         return
     stage = model.pipelines[0].candidates
-    if stage.max_searched > 1:
+    if stage.max_searched > 1 and build.options.get("tune_search", True):
         model.facts["search_effort"] = choose_search(model, build)
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids).items()}

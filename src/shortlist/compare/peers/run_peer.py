@@ -81,12 +81,13 @@ class Data:
 
 
 class Tool:
-    """A tool over sparse rows. `settings` are those that differ from the defaults."""
+    """A tool over sparse rows. `options` are given by the user; `settings` are those that differ from the defaults."""
 
     settings: dict[str, Any]
 
-    def __init__(self, name: str, folder: Path, threads: int, seed: int) -> None:
+    def __init__(self, name: str, folder: Path, threads: int, seed: int, options: dict[str, Any]) -> None:
         self.name, self.folder, self.threads, self.seed, self.settings = name, folder, threads, seed, {}
+        self.options = options
         self.model_path = str(folder / "model")
 
     def prepare(self, data: Data) -> None:
@@ -254,13 +255,13 @@ TOOLS = {
 }
 
 
-def main(name: str, job_file: str) -> None:
-    """Run the job."""
+def main(name: str, job_file: str, tools: dict[str, type[Tool]]) -> None:
+    """Run the job with the tool of this name."""
     end_with_parent()
     job = json.loads(Path(job_file).read_text("utf-8"))
     folder, k, threads = Path(job["folder"]), job["k"], job["threads"]
     data = Data(Path(job["peer_data"]))
-    tool = TOOLS[name](name, folder, threads, job["seed"])
+    tool = tools[name](name, folder, threads, job["seed"], job["options"])
     tool.prepare(data)
     start = time.perf_counter()
     tool.train(data)
@@ -347,4 +348,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--versions":
         print(json.dumps(installed_versions(sys.argv[2:])))  # noqa: T201
     else:
-        main(sys.argv[1], sys.argv[2])
+        main(sys.argv[1], sys.argv[2], TOOLS)

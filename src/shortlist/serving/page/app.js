@@ -384,7 +384,11 @@ async function loadCard() {
   }
   const labels = card.n_labels ? `${counted(card.n_labels)} labels` : "";
   $("tagline").textContent = [card.title ?? card.recipe, labels].filter(Boolean).join(" · ");
-  $("invitation").textContent = invitation(card.n_labels);
+  const takesFeatures = /features$/.test(card.inputs ?? "");
+  $("text").disabled = takesFeatures;
+  $("invitation").textContent = takesFeatures
+    ? `This model takes ${counted(card.n_columns)} features instead of texts. Send them to POST /v1/predict.`
+    : invitation(card.n_labels);
   drawExamples(card.examples ?? []);
   $("card-body").replaceChildren(...cardParts(card));
   $("card").hidden = false;
@@ -407,6 +411,7 @@ function cardParts(card) {
     Recipe: card.recipe,
     Labels: card.n_labels,
     Words: card.n_words,
+    Features: card.n_columns,
     Size: card.size_bytes && megabytes(card.size_bytes),
     Trained: card.created && day(card.created),
     "Shortlist version": card.shortlist_version,

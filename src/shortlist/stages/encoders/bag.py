@@ -15,6 +15,8 @@ from shortlist.stages.stage import whole_number
 class BagEncoder(Encoder):
     """The tf-idf weighted sum of the word vectors of a text's first `max_words` words; then a bias and a ReLU, if set.
 
+    Words that come with weights, as columns of sparse features do, are weighted by those times idf.
+
     words    word vectors; with `buckets`, one per bucket of words
     buckets  the bucket of each word
     """
@@ -43,10 +45,12 @@ class BagEncoder(Encoder):
 
     def encode(self, inputs: Ragged) -> np.ndarray:
         features = np.empty((len(inputs), self.n_features), np.float32)
+        weights = np.zeros(0, np.float32) if inputs.weights is None else inputs.weights
         rows = self._words
         sum_words(
             inputs.indptr,
             inputs.values,
+            weights,
             self._row_of_word,
             rows.values,
             rows.scales,

@@ -1,7 +1,8 @@
 """XML-CNN's encoder without torch.
 
 Every word is multiplied by the weights of all taps of all filters at once; a window is then a sum of neighbours. Texts
-of equal length are encoded together, so that their chunks are the same.
+of equal length are encoded together, so that their chunks are the same. Chunks are those of the text, or, with
+`fixed_chunks` in the config, those of a text that is padded to the full number of words.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class CNNEncoder(Encoder):
             arrays["biases"],
         )
         self._hidden, self._hidden_biases = arrays["hidden"], arrays["hidden_biases"]
-        self._max_words = whole_number(config, "max_words")
+        self._max_words, self._fixed_chunks = whole_number(config, "max_words"), bool(config.get("fixed_chunks"))
         self.n_words, self.n_features = len(self._words), len(self._hidden_biases)
         n_filters = len(self._biases)
         self._channels, self._n_chunks = n_filters // len(WIDTHS), len(self._hidden) // max(n_filters, 1)
@@ -70,14 +71,18 @@ class CNNEncoder(Encoder):
         return np.maximum(features, 0, out=features)
 
     def _filter(self, ids: np.ndarray) -> np.ndarray:
-        """The output of every filter at every word (texts × words × filters). An empty text is one word of zeros."""
+        """The output of every filter at every word (texts × words × filters). An empty text is one word of zeros.
+
+        With fixed chunks, padding follows as far as it can see words.
+        """
         n_texts, n_words = ids.shape
-        out = np.tile(self._biases, (n_texts, max(n_words, 1), 1))
+        n_places = min(n_words + max(WIDTHS), self._max_words) if self._fixed_chunks else max(n_words, 1)
+        out = np.tile(self._biases, (n_texts, n_places, 1))
         products = (self._words[ids.ravel()] @ self._taps).reshape(n_texts, n_words, sum(WIDTHS), self._channels)
         tap = 0
         for filters, width in zip(np.split(out, len(WIDTHS), axis=2), WIDTHS, strict=True):
             for shift in range(-((width - 1) // 2), width // 2 + 1):
-                first, last = max(-shift, 0), n_words - max(shift, 0)
+                first, last = max(-shift, 0), min(n_words - shift, n_places)
                 if first < last:
                     filters[:, first:last] += products[:, first + shift : last + shift, tap]
                 tap += 1
@@ -85,8 +90,16 @@ class CNNEncoder(Encoder):
 
     def _pool(self, filtered: np.ndarray) -> np.ndarray:
         """The maximum of each filter in each chunk, and 0."""
-        bounds = chunk_bounds(filtered.shape[1], self._n_chunks)
-        return np.maximum(np.concatenate([filtered[:, a:b].max(axis=1) for a, b in bounds], axis=1), 0)
+        n_places = filtered.shape[1]
+        pooled = np.zeros((len(filtered), self._n_chunks, len(self._biases)), np.float32)
+        for chunk, (begin, end) in enumerate(
+            chunk_bounds(self._max_words if self._fixed_chunks else n_places, self._n_chunks)
+        ):
+            if end > n_places:  # padding that sees no word
+                np.maximum(pooled[:, chunk], self._biases, out=pooled[:, chunk])
+            if begin < n_places:
+                np.maximum(pooled[:, chunk], filtered[:, begin:end].max(axis=1), out=pooled[:, chunk])
+        return pooled.reshape(len(filtered), -1)
 
     def multiply_adds(self, word_counts: np.ndarray) -> float:
         words = np.minimum(word_counts, self._max_words).astype(float)

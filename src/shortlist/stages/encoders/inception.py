@@ -15,7 +15,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.encoders import join_taps
+from shortlist.kernels.encoders import gelu_rows, join_taps
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import whole_number
 
@@ -43,30 +43,39 @@ def last_length(embedding_dim: int) -> int:
 class InceptionEncoder(Encoder):
     """Two gated attentions, a projection of the words to channels, three parallel convolutions, and a last one.
 
-    With `bag` in the config, the sum of the word vectors follows the convolved features.
+    With `bag` in the config, the sum of the word vectors follows the convolved features. `attention_value` is the value
+    of the attention over dimensions: the word vectors, or its "query". With biases, GELU follows the projection. Scales
+    and shifts are of the last convolution's channels, behind its GELU.
     """
 
     kind = "inception"
     spec = {
         "words": ArraySpec("rows", ("n_words", "embedding_dim"), finite=False),
         "project": ArraySpec("float32", ("max_words", "channels"), finite=False),
+        "project_biases": ArraySpec("float32", ("channels",), optional=True, finite=False),
         "word_mix": ArraySpec("float32", ("max_words", "max_words"), optional=True, finite=False),
         "dimension_mix": ArraySpec("float32", ("embedding_dim", "embedding_dim"), optional=True, finite=False),
         "branch_weights": ArraySpec("float32", ("branch_inputs", "branch_columns"), finite=False),
         "branch_biases": ArraySpec("float32", ("n_branches",), finite=False),
         "last_weights": ArraySpec("float32", ("last_inputs", "last_columns"), finite=False),
         "last_biases": ArraySpec("float32", ("last_channels",), finite=False),
+        "scales": ArraySpec("float32", ("last_channels",), optional=True, finite=False),
+        "shifts": ArraySpec("float32", ("last_channels",), optional=True, finite=False),
     }
 
     def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
         super().__init__(arrays, config)
         self._words, self._project = QuantizedMatrix.of_arrays(arrays, "words"), arrays["project"]
         self._max_words, self._bag = whole_number(config, "max_words"), bool(config.get("bag"))
-        if ("word_mix" in arrays) != ("dimension_mix" in arrays):
-            raise ModelError("one of the arrays 'word_mix' and 'dimension_mix' is missing")
+        for one, other in (("word_mix", "dimension_mix"), ("scales", "shifts")):
+            if (one in arrays) != (other in arrays):
+                raise ModelError(f"one of the arrays {one!r} and {other!r} is missing")
+        self._value_is_query = config.get("attention_value") == "query"
+        self._project_biases = arrays.get("project_biases")
         self._mixes = (arrays["word_mix"], arrays["dimension_mix"]) if "word_mix" in arrays else None
         self._branches = arrays["branch_weights"], arrays["branch_biases"]
         self._last = arrays["last_weights"], arrays["last_biases"]
+        self._scales, self._shifts = arrays.get("scales"), arrays.get("shifts")
         self.n_words, self._dim = self._words.shape
         channels, last_channels = self._project.shape[1], len(self._last[1])
         self._require_fit(channels, last_channels)
@@ -128,13 +137,20 @@ class InceptionEncoder(Encoder):
             return project
         word_mix, dimension_mix = self._mixes
         mixed = (vectors.reshape(-1, self._dim) @ dimension_mix).reshape(vectors.shape)
-        project = project + (vectors @ mixed.transpose(0, 2, 1)) @ project
-        return project + word_mix[:n_words, :n_words] @ ((vectors @ vectors.transpose(0, 2, 1)) @ project)
+        word_mix, words_by_words = word_mix[:n_words, :n_words], vectors @ vectors.transpose(0, 2, 1)
+        value = project + word_mix @ (words_by_words @ project) if self._value_is_query else project
+        project = project + (vectors @ mixed.transpose(0, 2, 1)) @ value
+        return project + word_mix @ (words_by_words @ project)
 
     def _convolve(self, projected: np.ndarray) -> np.ndarray:
+        if self._project_biases is not None:
+            projected += self._project_biases
+            gelu_rows(projected.reshape(-1, projected.shape[2]))
         x = projected.take(self._wrapped, axis=1)
         x = _gelu_convolution(x, *self._branches, self._branch_bounds)
         x = _gelu_convolution(x, *self._last, self._last_bounds)
+        if self._scales is not None and self._shifts is not None:
+            x = x * self._scales + self._shifts
         return x.transpose(0, 2, 1).reshape(-1, self._n_convolved)
 
     def multiply_adds(self, word_counts: np.ndarray) -> float:

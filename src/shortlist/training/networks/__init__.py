@@ -8,17 +8,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from shortlist.arrays import Arrays
+from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import OptionError
 from shortlist.recipes.options import Options
 from shortlist.recipes.recipe import CustomEncoder, Recipe
-from shortlist.stages.encoders import BagEncoder, CNNEncoder, Encoder, FunctionEncoder, GivenEncoder, InceptionEncoder
+from shortlist.stages.encoders import (
+    BagEncoder,
+    CNNEncoder,
+    DenseEncoder,
+    Encoder,
+    FunctionEncoder,
+    GivenEncoder,
+    InceptionEncoder,
+    TransformerEncoder,
+)
 from shortlist.stages.encoders.cnn import WIDTHS
-from shortlist.stages.encoders.given import dense
+from shortlist.training.batches import Batches, DenseBatches, input_batches
 from shortlist.training.data import TrainingData
-from shortlist.training.networks.bag import BagNetwork, HashedBagNetwork
+from shortlist.training.hashing import HASHINGS
+from shortlist.training.networks.bag import BagNetwork, GivenFeatures, HashedBagNetwork
 from shortlist.training.networks.cnn import CNNNetwork
+from shortlist.training.networks.dense import DenseNetwork
 from shortlist.training.networks.inception import InceptionNetwork, count_features
+from shortlist.training.remembered import Remembered
 
 # Mean length of the word vectors at the start: longer ones learn more slowly, shorter ones forget where they began.
 START_LENGTH = 2.5
@@ -27,31 +39,65 @@ Vectors = np.ndarray | None
 
 
 class NetworkKind(NamedTuple):
-    """How an encoder's network is made, which stage its arrays become, and the sizes that memory is planned by."""
+    """How an encoder's network is made, which stage its arrays become, and the sizes that memory is planned by.
+
+    n_floats       that training the encoder keeps; by default word vectors as they are learnt, and as they are trained
+    takes_vectors  whether it starts from word vectors
+    """
 
     new: Callable[[TrainingData, Options, Any], Any]
     stage: Callable[[Arrays, dict[str, Any]], Encoder]
     n_features: Callable[[TrainingData, Options], int]
     floats_per_text: Callable[[Options], int]
+    n_floats: Callable[[TrainingData, Options], int] = lambda data, options: 2 * data.n_words * options.embedding_dim
+    takes_vectors: bool = True
 
 
 class EncoderNetwork:
-    """A network and the stage that it becomes: `stage(arrays)` is the encoder with these arrays, without torch."""
+    """A network, the batches that it learns from, and the stage that it becomes.
+
+    `stage(arrays)` is the encoder with these arrays; of built-in encoders, only transformers need torch there.
+    """
 
     def __init__(self, kind: NetworkKind, module: Any, data: TrainingData, options: Options) -> None:
-        self._kind, self.module = kind, module
+        self._kind, self.module, self._data, self._options = kind, module, data, options
         config = module.config() if hasattr(module, "config") else {}
-        self._config = {"max_words": options.max_words, "n_words": data.n_words, **config}
+        self._config = {
+            "inputs": data.dataset.input_kind,
+            "max_words": options.get("max_words", 1),
+            "n_words": data.n_words,
+            **config,
+        }
 
     def stage(self, arrays: Arrays | None = None) -> Encoder:
         return self._kind.stage(self.module.arrays() if arrays is None else arrays, self._config)
+
+    def batches(self, labels: Ragged) -> Batches:
+        """The training texts with these labels."""
+        return input_batches(self._data, labels, self._options)
+
+
+class FrozenNetwork(EncoderNetwork):
+    """An encoder that does not learn: texts are encoded once, and what follows learns on their features."""
+
+    def __init__(self, encoder: Encoder, data: TrainingData, options: Options) -> None:
+        self._encoder, self._data = Remembered(encoder), data
+        self.module = GivenFeatures(encoder.n_features, options.dropout)
+
+    def stage(self, arrays: Arrays | None = None) -> Encoder:
+        return self._encoder
+
+    def batches(self, labels: Ragged) -> Batches:
+        return DenseBatches(self._encoder.encode(self._data.inputs), labels)
 
 
 def new_network(recipe: Recipe, data: TrainingData, options: Options, vectors: Vectors = None) -> EncoderNetwork:
     """The network of a recipe's encoder at its start; `vectors` to start from, else those of the data."""
     kind = network_kind(recipe)
-    vectors = data.word_vectors() if vectors is None and data.n_words else vectors
-    return EncoderNetwork(kind, kind.new(data, options, vectors), data, options)
+    if vectors is None and isinstance(data.inputs, Ragged) and kind.takes_vectors:
+        vectors = data.word_vectors()
+    network = EncoderNetwork(kind, kind.new(data, options, vectors), data, options)
+    return FrozenNetwork(network.stage(), data, options) if options.get("freeze_encoder", False) else network
 
 
 def network_kind(recipe: Recipe) -> NetworkKind:
@@ -60,8 +106,8 @@ def network_kind(recipe: Recipe) -> NetworkKind:
         return NetworkKind(
             lambda data, options, vectors: _seeded(own.network, options, data, options, vectors),
             lambda arrays, config: FunctionEncoder(arrays, config, own.name, own.encode),
-            lambda data, options: options.embedding_dim,
-            lambda options: 3 * options.max_words * options.embedding_dim,
+            lambda data, options: options.get("embedding_dim", data.n_words),
+            lambda options: 3 * options.get("max_words", 1) * options.get("embedding_dim", 1),
         )
     if recipe.encoder not in NETWORKS:
         raise OptionError(
@@ -77,34 +123,52 @@ def _seeded(new: Callable[..., Any], options: Options, *arguments: Any) -> Any:
 
 
 def new_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> BagNetwork:
-    vectors = _scaled(vectors)
+    vectors = _scaled(vectors, options)
     network = _seeded(BagNetwork, options, data.idf, vectors.shape[1], options.dropout, options.relu)
     return _with_vectors(network, vectors)
 
 
 def new_inception(data: TrainingData, options: Options, vectors: np.ndarray) -> InceptionNetwork:
-    vectors = _scaled_by_idf(data, vectors)
+    vectors = _scaled_by_idf(data, vectors, options)
     if options.dimension_permutation:
         vectors = vectors[:, np.random.default_rng(options.dimension_permutation).permutation(vectors.shape[1])]
-    sizes = (len(vectors), vectors.shape[1], options.max_words, options.channels)
-    network = _seeded(InceptionNetwork, options, *sizes, options.dropout, options.attention, options.bag)
+    network = _seeded(
+        InceptionNetwork,
+        options,
+        len(vectors),
+        vectors.shape[1],
+        options.max_words,
+        options.channels,
+        options.dropout,
+        options.attention,
+        options.bag,
+        options.attention_value,
+        options.norm_first,
+        options.project_norm,
+        options.word_dropout,
+        options.project_dropout,
+        options.branch_dropout,
+        options.weight_init,
+    )
     return _with_vectors(network, vectors)
 
 
 def new_cnn(data: TrainingData, options: Options, vectors: np.ndarray) -> CNNNetwork:
-    vectors = _scaled_by_idf(data, vectors)
+    vectors = _scaled_by_idf(data, vectors, options)
     sizes = (len(vectors), vectors.shape[1], options.channels, options.n_chunks, options.hidden_size)
-    return _with_vectors(_seeded(CNNNetwork, options, *sizes, options.dropout), vectors)
+    dropouts = (options.dropout, options.word_dropout)
+    chunks = (options.fixed_chunks, options.max_words)
+    return _with_vectors(_seeded(CNNNetwork, options, *sizes, *dropouts, *chunks, options.weight_init), vectors)
 
 
 def new_hashed_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> HashedBagNetwork:
-    """Words are dealt out to buckets at random; those of one bucket start at their mean."""
-    vectors = _scaled(vectors)
+    """Words are hashed into buckets; those of one bucket start at their mean."""
+    vectors = _scaled(vectors, options)
     n_buckets = min(options.n_word_buckets, len(vectors))
-    buckets = np.random.default_rng([options.seed, 1]).permutation(len(vectors)) % n_buckets
-    rows = np.zeros((n_buckets, vectors.shape[1]), np.float32)
+    buckets = HASHINGS[options.hashing](len(vectors), n_buckets, [options.seed, 1])
+    rows = np.zeros((int(buckets.max(initial=-1)) + 1, vectors.shape[1]), np.float32)
     np.add.at(rows, buckets, vectors)
-    rows /= np.bincount(buckets, minlength=n_buckets).astype(np.float32)[:, None]
+    rows /= np.maximum(np.bincount(buckets), 1).astype(np.float32)[:, None]
     return _with_vectors(_seeded(HashedBagNetwork, options, data.idf, buckets, vectors.shape[1], options.dropout), rows)
 
 
@@ -119,11 +183,18 @@ class _GivenNetwork:
 
 
 def new_fixed(data: TrainingData, options: Options, vectors: np.ndarray | None) -> Any:
-    """Slice's encoder: the given features, scaled to the length that Astec's start with; of texts, Astec's bags."""
-    if data.dataset.features is None:
-        assert vectors is not None
+    """Slice's encoder: dense features, scaled to the length that Astec's start with; of words, Astec's bags."""
+    if vectors is not None:
         return new_bag(data, options, vectors)
-    return _GivenNetwork(GivenEncoder.fit(dense(data.inputs), START_LENGTH))
+    if options.surrogate != "none":
+        raise OptionError(f"surrogate is {options.surrogate!r}: it is for words, and dense features stay as they are")
+    return _GivenNetwork(GivenEncoder.fit(data.inputs, START_LENGTH))
+
+
+def new_dense(data: TrainingData, options: Options, vectors: Vectors) -> DenseNetwork:
+    """Features of the length that Astec's start with, and a hidden layer beside them."""
+    scale = GivenEncoder.fit(data.inputs, START_LENGTH).arrays()["scale"]
+    return _seeded(DenseNetwork, options, scale, options.hidden_size, options.dropout)
 
 
 def _fixed_stage(arrays: Arrays, config: dict[str, Any]) -> Encoder:
@@ -131,17 +202,27 @@ def _fixed_stage(arrays: Arrays, config: dict[str, Any]) -> Encoder:
 
 
 def _fixed_size(data: TrainingData, options: Options) -> int:
-    features = data.dataset.features
-    return int(options.embedding_dim if features is None else features.shape[1])
+    return int(options.embedding_dim if isinstance(data.inputs, Ragged) else data.n_words)
 
 
-def _scaled(vectors: np.ndarray) -> np.ndarray:
-    """Word vectors of the length that sums of them learn well from."""
+def _transformer_module() -> Any:
+    """Imported when needed: it takes seconds, and the library transformers."""
+    from shortlist.training.networks import transformer
+
+    return transformer
+
+
+def _scaled(vectors: np.ndarray, options: Options) -> np.ndarray:
+    """Word vectors of the length that sums of them learn well from, unless they are to stay as they are."""
+    if options.vector_init != "scaled":
+        return vectors
     return vectors * (START_LENGTH / max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-9))
 
 
-def _scaled_by_idf(data: TrainingData, vectors: np.ndarray) -> np.ndarray:
-    """Word vectors for convolutions: a rare word has a long vector, because it says more."""
+def _scaled_by_idf(data: TrainingData, vectors: np.ndarray, options: Options) -> np.ndarray:
+    """Word vectors for convolutions: a rare word has a long vector, because it says more. See `_scaled`."""
+    if options.vector_init != "scaled":
+        return vectors
     return vectors * (data.idf / data.idf[data.word_ids.values].mean())[:, None]
 
 
@@ -167,6 +248,22 @@ NETWORKS = {
     ),
     "mlp": NetworkKind(
         new_hashed_bag, BagEncoder, lambda _, o: o.embedding_dim, lambda o: 3 * o.max_words * o.embedding_dim
+    ),
+    "transformer": NetworkKind(
+        lambda data, o, vectors: _seeded(_transformer_module().new_transformer, o, data, o, START_LENGTH),
+        TransformerEncoder,
+        lambda _, o: _transformer_module().n_features(o),
+        lambda o: _transformer_module().floats_per_text(o),
+        lambda data, o: _transformer_module().n_floats(data, o),
+        takes_vectors=False,
+    ),
+    "dense": NetworkKind(
+        new_dense,
+        DenseEncoder,
+        lambda data, _: data.n_words,
+        lambda o: 3 * o.hidden_size,
+        lambda data, o: 8 * data.n_words * o.hidden_size,  # two matrices, each with its gradient and Adam's two
+        takes_vectors=False,
     ),
     "fixed": NetworkKind(new_fixed, _fixed_stage, _fixed_size, lambda _: 0),
 }

@@ -27,13 +27,18 @@ class BagNetwork(nn.Module):
         self.register_buffer("idf", torch.from_numpy(np.append(idf, 0).astype(np.float32)))
         self.dropout, self.relu, self.n_features = Dropout(dropout), relu, embedding_dim
 
-    def forward(self, word_ids: Tensor) -> Tensor:
-        bags = torch.bmm(unit_weights(self.idf, word_ids)[:, None], self.words(word_ids)).squeeze(1)
+    def forward(self, word_ids: Tensor, weights: Tensor | None = None) -> Tensor:
+        bags = torch.bmm(unit_weights(self.idf, word_ids, weights)[:, None], self.words(word_ids)).squeeze(1)
         return self.dropout(torch.relu(bags) if self.relu else bags)
 
     @torch.no_grad()
     def arrays(self) -> Arrays:
         return {"words": self.words.weight[:-1].cpu().numpy(), "idf": self.idf[:-1].cpu().numpy()}
+
+    @torch.no_grad()
+    def load(self, arrays: Arrays) -> None:
+        """Continue from these arrays."""
+        self.words.weight[:-1] = torch.from_numpy(arrays["words"])
 
     def config(self) -> dict[str, Any]:
         return {"relu": self.relu}
@@ -57,8 +62,9 @@ class HashedBagNetwork(nn.Module):
         self.register_buffer("buckets", torch.from_numpy(np.append(buckets, n_buckets).astype(np.int64)))
         self.dropout, self.n_features = Dropout(dropout), embedding_dim
 
-    def forward(self, word_ids: Tensor) -> Tensor:
-        sums = torch.bmm(unit_weights(self.idf, word_ids)[:, None], self.words(self.buckets[word_ids])).squeeze(1)
+    def forward(self, word_ids: Tensor, weights: Tensor | None = None) -> Tensor:
+        unit = unit_weights(self.idf, word_ids, weights)
+        sums = torch.bmm(unit[:, None], self.words(self.buckets[word_ids])).squeeze(1)
         return self.dropout(torch.relu(sums + self.biases))
 
     @torch.no_grad()
@@ -66,6 +72,12 @@ class HashedBagNetwork(nn.Module):
         arrays = {"words": self.words.weight[:-1], "idf": self.idf[:-1], "biases": self.biases}
         made = {name: array.detach().contiguous().cpu().numpy() for name, array in arrays.items()}
         return made | {"buckets": self.buckets[:-1].cpu().numpy().astype(np.int32)}
+
+    @torch.no_grad()
+    def load(self, arrays: Arrays) -> None:
+        """Continue from these arrays."""
+        self.words.weight[:-1] = torch.from_numpy(arrays["words"])
+        self.biases.copy_(torch.from_numpy(arrays["biases"]))
 
     def config(self) -> dict[str, Any]:
         return {"relu": True}
@@ -85,7 +97,7 @@ class GivenFeatures(nn.Module):
         return {}
 
 
-def unit_weights(idf: Tensor, word_ids: Tensor) -> Tensor:
-    """The weights of each text's words, scaled to length 1."""
-    weights = idf[word_ids]
+def unit_weights(idf: Tensor, word_ids: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The weights of each text's words, idf times those that they come with, scaled to length 1."""
+    weights = idf[word_ids] if weights is None else idf[word_ids] * weights
     return weights / weights.square().sum(dim=1, keepdim=True).sqrt().clamp(min=1e-6)

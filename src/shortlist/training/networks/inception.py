@@ -6,6 +6,8 @@ The bag of word vectors beside them is not in the paper: it needs less data to l
 
 The published code pads every text to 32 words. A padded word is a zero vector and changes nothing, so texts here are as
 long as the longest in their batch, and no attention over dimensions makes a dimensions × dimensions matrix per text.
+
+Defaults are ours; the options of `InceptionNetwork` turn each part into the published one.
 """
 
 from __future__ import annotations
@@ -20,18 +22,25 @@ from shortlist.arrays import Arrays
 from shortlist.errors import OptionError
 from shortlist.stages.encoders.inception import LAST_WIDTH, PADDING, STRIDE, WIDTHS, branch_columns, last_length
 from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.residual import scales_and_shifts, start_with_xavier
 
 PUBLISHED_LENGTH = 15
-INNER_DROPOUT = 0.25
 PATH_DROPOUT = 0.5
+
+
+def _new_mix(size: int, weight_init: str) -> nn.Module:
+    mix = nn.Linear(size, size, bias=False)
+    if weight_init == "xavier":
+        nn.init.xavier_normal_(mix.weight)
+    return spectral_norm(mix)
 
 
 class WordAttention(nn.Module):
     """`x + gate · (x·xᵀ)·(mix·x)`, words attending to words. The gate starts at 0."""
 
-    def __init__(self, max_words: int) -> None:
+    def __init__(self, max_words: int, weight_init: str) -> None:
         super().__init__()
-        self.mix = spectral_norm(nn.Linear(max_words, max_words, bias=False))
+        self.mix = _new_mix(max_words, weight_init)
         self.gate = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,22 +50,32 @@ class WordAttention(nn.Module):
 
 
 class DimensionAttention(nn.Module):
-    """Dimensions attending to dimensions: `q + gate · (q·kᵀ)·(mix·k)` for q = xᵀ and k = vectorsᵀ.
+    """Dimensions attending to dimensions: `q + gate · (q·kᵀ)·(mix·v)` for q = xᵀ and k = vectorsᵀ.
 
-    There are far more dimensions than words, so it is computed transposed, as `x + gate · ((vectors·mixᵀ)·vectorsᵀ)·x`.
+    The value v is k, as in the paper's formula, or q ("query"), as in its program. There are far more dimensions than
+    words, so it is computed transposed, as `x + gate · ((vᵀ·mixᵀ)·vectorsᵀ)·x`.
     """
 
-    def __init__(self, embedding_dim: int) -> None:
+    def __init__(self, embedding_dim: int, weight_init: str, value: str) -> None:
         super().__init__()
-        self.mix = spectral_norm(nn.Linear(embedding_dim, embedding_dim, bias=False))
-        self.gate = nn.Parameter(torch.zeros(1))
+        self.mix = _new_mix(embedding_dim, weight_init)
+        self.gate, self.value = nn.Parameter(torch.zeros(1)), value
 
     def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
-        return x + self.gate * ((self.mix(vectors) @ vectors.transpose(1, 2)) @ x)
+        value = x if self.value == "query" else vectors
+        return x + self.gate * ((self.mix(value) @ vectors.transpose(1, 2)) @ x)
 
 
 class InceptionNetwork(nn.Module):
-    """Word ids (batch × words, padding = `n_words`) to features (batch × `n_features`)."""
+    """Word ids (batch × words, padding = `n_words`) to features (batch × `n_features`).
+
+    attention_value  value of the attention over dimensions: "vectors" or "query"
+    norm_first       batch norm, then GELU; else GELU, then batch norm
+    project_norm     a bias, GELU and batch norm behind the projection
+    word_dropout     share of the word vectors' numbers that is dropped; `project_dropout`: of the projection's output;
+                     `branch_dropout`: of the branches' output; `dropout`: of the features
+    weight_init      how layers start: "torch" (torch's default), or "xavier", with biases at 0
+    """
 
     def __init__(
         self,
@@ -67,6 +86,13 @@ class InceptionNetwork(nn.Module):
         dropout: float = 0.25,
         attention: bool = True,
         bag: bool = False,
+        attention_value: str = "vectors",
+        norm_first: bool = True,
+        project_norm: bool = False,
+        word_dropout: float = 0.0,
+        project_dropout: float = 0.0,
+        branch_dropout: float = 0.25,
+        weight_init: str = "torch",
     ) -> None:
         super().__init__()
         last_channels = count_last_channels(embedding_dim, channels)
@@ -74,32 +100,41 @@ class InceptionNetwork(nn.Module):
         self.max_words = max_words
         # Sparse gradients: the optimiser leaves words alone that are not in the batch.
         self.words = nn.Embedding(n_words + 1, embedding_dim, padding_idx=n_words, sparse=True)
-        self.attention = nn.ModuleList(
-            [WordAttention(max_words), DimensionAttention(embedding_dim)] if attention else []
-        )
-        self.project = nn.Linear(max_words, channels, bias=False)
+        self.attention = nn.ModuleList()
+        if attention:
+            self.attention.append(WordAttention(max_words, weight_init))
+            self.attention.append(DimensionAttention(embedding_dim, weight_init, attention_value))
+        self.project = nn.Linear(max_words, channels, bias=project_norm)
+        self.project_norm = nn.BatchNorm1d(channels) if project_norm else None
         self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE) for width in WIDTHS)
         self.branch_norm = nn.BatchNorm1d(len(WIDTHS) * channels)
         self.last = nn.Conv1d(len(WIDTHS) * channels, last_channels, LAST_WIDTH, STRIDE)
         self.last_norm = nn.BatchNorm1d(last_channels)
-        self.inner_dropout, self.dropout = Dropout(INNER_DROPOUT), Dropout(dropout)
+        self.word_dropout, self.project_dropout = Dropout(word_dropout), Dropout(project_dropout)
+        self.branch_dropout, self.dropout = Dropout(branch_dropout), Dropout(dropout)
+        self.norm_first, self.attention_value = norm_first, attention_value
         self.bag, self.path_dropout = bag, Dropout(PATH_DROPOUT)
         self.n_features = count_features(embedding_dim, channels, bag)
+        if weight_init == "xavier":
+            for layer in (self.project, *self.branches, self.last):
+                start_with_xavier(layer)
 
     def forward(self, word_ids: Tensor) -> Tensor:
         n_words = word_ids.shape[1]
-        vectors = self.words(word_ids)
+        vectors = self.word_dropout(self.words(word_ids))
         x = vectors
         if self.attention:
             by_word, by_dimension = self.attention
             x = by_dimension(by_word(vectors), vectors)
         # Positions before channels: windows are then neighbouring rows of a matrix.
         x = x.transpose(1, 2) @ self.project.weight[:, :n_words].T
+        if self.project_norm is not None:
+            x = self.project_dropout(self._activate(x + self.project.bias, self.project_norm))
         x = torch.cat([x[:, -PADDING:], x, x[:, :PADDING]], dim=1)
         weights, biases = self._joined_branches()
-        x = _convolution(x, self._branch_taps(weights), biases, self.branch_norm)
-        x = _convolution(self.inner_dropout(x), _taps(self.last.weight), self.last.bias, self.last_norm)
-        x = x.transpose(1, 2).flatten(1)
+        x = self._activate(_convolution(x, self._branch_taps(weights), biases), self.branch_norm)
+        x = _convolution(self.branch_dropout(x), _taps(self.last.weight), self.last.bias)
+        x = self._activate(x, self.last_norm).transpose(1, 2).flatten(1)
         if self.bag:
             # Convolutions overfit small data; half of the time the bag has to do without them.
             x = x * self.path_dropout(x.new_ones(len(x), 1))
@@ -107,23 +142,52 @@ class InceptionNetwork(nn.Module):
             x = torch.cat([x, (vectors.sum(dim=1) / counts.sqrt()).to(x.dtype)], dim=1)
         return self.dropout(x)
 
+    def _activate(self, x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+        """Batch norm over channels, the last dimension, and GELU, in their order."""
+        if self.norm_first:
+            return nn.functional.gelu(norm(x.flatten(0, 1)).view(x.shape))
+        return norm(nn.functional.gelu(x).flatten(0, 1)).view(x.shape)
+
     @torch.no_grad()
     def arrays(self) -> Arrays:
-        """The weights as they work in evaluation: gates folded into the mixes, batch norms into the convolutions."""
-        arrays = {"words": self.words.weight[:-1], "project": self.project.weight.T}
+        """The weights as they work in evaluation: gates are folded into the mixes, and batch norms into the layers.
+
+        A batch norm before the activation belongs to its own layer, one behind it to the next layer; behind the last
+        one, its scales and shifts remain.
+        """
+        arrays = {"words": self.words.weight[:-1]}
         if self.attention:
             self.attention.eval()  # in training mode, reading a spectral norm changes it
             for name, layer in zip(("word_mix", "dimension_mix"), self.attention, strict=True):
                 arrays[name] = (layer.gate * layer.mix.weight).T  # type: ignore[union-attr, operator]
             self.attention.train(self.training)
-        weights, arrays["branch_biases"] = _folded(*self._joined_branches(), self.branch_norm)
-        arrays["branch_weights"] = torch.cat(self._branch_taps(weights), dim=1)
-        weights, arrays["last_biases"] = _folded(self.last.weight, self.last.bias, self.last_norm)
-        arrays["last_weights"] = torch.cat(_taps(weights), dim=1)
+        layers = {
+            "project": (self.project.weight[:, :, None], self.project.bias, self.project_norm),
+            "branch": (*self._joined_branches(), self.branch_norm),
+            "last": (self.last.weight, self.last.bias, self.last_norm),
+        }
+        before = None
+        for name, (weights, biases, norm) in layers.items():
+            weights = weights.cpu().double()  # not every device has float64
+            biases = weights.new_zeros(len(weights)) if biases is None else biases.cpu().double()
+            if before is not None:
+                biases = biases + (weights * before[1][:, None]).sum(dim=(1, 2))
+                weights = weights * before[0][:, None]
+            before = None if norm is None else scales_and_shifts(norm)
+            if before is not None and self.norm_first:
+                weights, biases, before = weights * before[0][:, None, None], biases * before[0] + before[1], None
+            arrays[f"{name}_biases"], arrays[f"{name}_weights"] = biases, weights
+        if before is not None:
+            arrays["scales"], arrays["shifts"] = before
+        arrays["project"] = arrays.pop("project_weights").squeeze(2).T
+        if self.project_norm is None:
+            del arrays["project_biases"]
+        arrays["branch_weights"] = torch.cat(self._branch_taps(arrays["branch_weights"]), dim=1)
+        arrays["last_weights"] = torch.cat(_taps(arrays["last_weights"]), dim=1)
         return {name: array.float().contiguous().cpu().numpy() for name, array in arrays.items()}
 
     def config(self) -> dict[str, Any]:
-        return {"bag": self.bag}
+        return {"bag": self.bag, "attention_value": self.attention_value}
 
     def _joined_branches(self) -> tuple[Tensor, Tensor]:
         """Weights and biases of all branches, narrow windows padded with zeros to the widest."""
@@ -182,21 +246,11 @@ class _JoinedTaps(torch.autograd.Function):
         return (flat @ weights.T).view(rows.shape), gradient.sum(dim=(0, 1)).float(), *of_weights
 
 
-def _convolution(x: Tensor, taps: list[Tensor], biases: Tensor | None, norm: nn.BatchNorm1d) -> Tensor:
-    """GELU of the batch-normed strided convolution, positions × channels in and out."""
+def _convolution(x: Tensor, taps: list[Tensor], biases: Tensor | None) -> Tensor:
+    """A strided convolution, positions × channels in and out."""
     n_steps = x.shape[1] // STRIDE
     rows = x[:, : n_steps * STRIDE].reshape(len(x), n_steps, STRIDE * x.shape[2])
-    out = _JoinedTaps.apply(rows, biases, *taps)
-    return nn.functional.gelu(norm(out.flatten(0, 1)).view(out.shape))
-
-
-def _folded(weights: Tensor, biases: Tensor | None, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
-    """The convolution with the batch norm behind it folded in, computed in float64."""
-    tensors = (weights, biases, norm.weight, norm.bias, norm.running_mean, norm.running_var)
-    # On the CPU: not every device has float64.
-    weights, biases, factor, shift, mean, variance = (tensor.cpu().double() for tensor in tensors)  # type: ignore[union-attr]
-    factor = factor / (variance + norm.eps).sqrt()
-    return weights * factor[:, None, None], (biases - mean) * factor + shift
+    return _JoinedTaps.apply(rows, biases, *taps)
 
 
 def _taps(weights: Tensor) -> list[Tensor]:

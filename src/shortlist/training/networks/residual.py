@@ -1,22 +1,119 @@
-"""The residual block before the label rows: `relu(R·h) + h`, with the spectral norm of R bounded by 1."""
+"""The block before the label rows: `relu(R·h) + h`, by default with a spectral norm of R of 1."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
+from shortlist.arrays import Arrays
+from shortlist.recipes.options import Options
+from shortlist.stages.output_layer import block_name
+from shortlist.training.networks.dropout import Dropout
+
+ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu}
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """What the block consists of.
+
+    activation       "relu" or "gelu"
+    norm             "spectral": R has the spectral norm `spectral_bound`; "batch": a batch norm behind the activation;
+                     "none"
+    bias             whether R has a bias
+    dropout          share of the block's input that is dropped, but not of what is added to its output
+    init             how R starts: "torch" (torch's default), "xavier" (uniform) or "identity"
+    residual         whether the input is added to the output; without it, the block is a fully connected layer
+    output_dropout   share of f(R·h) that is dropped before the input is added
+    """
+
+    activation: str = "relu"
+    norm: str = "spectral"
+    bias: bool = False
+    dropout: float = 0.0
+    init: str = "torch"
+    residual: bool = True
+    output_dropout: float = 0.0
+    spectral_bound: float = 1.0
+
+    @classmethod
+    def of(cls, options: Options) -> Self | None:
+        """The options of a recipe; None if it has no block."""
+        if options.block == "none":
+            return None
+        return cls(
+            options.block_activation,
+            options.block_norm if options.spectral_bound or options.block_norm != "spectral" else "none",
+            options.block_bias,
+            options.block_dropout,
+            options.weight_init,
+            options.block == "residual",
+            options.residual_dropout,
+            options.spectral_bound,
+        )
+
+
+OUR_BLOCK = BlockOptions()
+
 
 class ResidualBlock(nn.Module):
     """Keeps features near to what they were, so two heads over one encoder stay near to each other."""
 
-    def __init__(self, n_features: int, identity: bool = False) -> None:
-        """`identity`: R starts as the identity, not at random."""
+    def __init__(self, n_features: int, options: BlockOptions = OUR_BLOCK) -> None:
         super().__init__()
-        linear = nn.Linear(n_features, n_features, bias=False)
-        if identity:
+        self.activation, self.dropout = options.activation, Dropout(options.dropout)
+        self.residual, self.output_dropout = options.residual, Dropout(options.output_dropout)
+        self.bound = options.spectral_bound if options.norm == "spectral" else 1.0
+        linear = nn.Linear(n_features, n_features, bias=options.bias)
+        if options.init != "torch":
+            start_with_xavier(linear)
+        if options.init == "identity":
             nn.init.eye_(linear.weight)
-        self.linear = spectral_norm(linear)
+        self.linear = spectral_norm(linear) if options.norm == "spectral" else linear
+        self.norm = nn.BatchNorm1d(n_features) if options.norm == "batch" else nn.Identity()
 
     def forward(self, features: Tensor) -> Tensor:
-        return torch.relu(self.linear(features)) + features
+        bias: Any = self.linear.bias
+        hidden = nn.functional.linear(self.dropout(features), self.matrix, bias)
+        hidden = self.output_dropout(self.norm(ACTIVATIONS[self.activation](hidden)))
+        return hidden + features if self.residual else hidden
+
+    @property
+    def matrix(self) -> Tensor:
+        """R, scaled to its spectral norm. In training mode, reading a spectral norm changes it."""
+        weight: Any = self.linear.weight
+        return weight if self.bound == 1 else self.bound * weight
+
+    @torch.no_grad()
+    def arrays(self) -> Arrays:
+        """What prediction needs (see `OutputLayer`)."""
+        was_training = self.training
+        self.eval()
+        tensors: dict[str, Any] = {block_name(self.activation == "gelu", self.residual): self.matrix}
+        if self.linear.bias is not None:
+            tensors["block_biases"] = self.linear.bias
+        if isinstance(self.norm, nn.BatchNorm1d):
+            tensors["block_scales"], tensors["block_shifts"] = scales_and_shifts(self.norm)
+        arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
+        self.train(was_training)
+        return arrays
+
+
+def start_with_xavier(layer: nn.Module) -> None:
+    """Weights from Xavier's uniform distribution, and biases at 0."""
+    nn.init.xavier_uniform_(layer.weight)  # type: ignore[arg-type]
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+
+def scales_and_shifts(norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    """What a batch norm does in evaluation, `x · scales + shifts`, in float64."""
+    tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    # On the CPU: not every device has float64.
+    weight, bias, mean, variance = (tensor.detach().cpu().double() for tensor in tensors)  # type: ignore[union-attr]
+    scales = weight / (variance + norm.eps).sqrt()
+    return scales, bias - mean * scales

@@ -1,0 +1,112 @@
+"""Rows of features for batch prediction: of the Repository's text files, and of saved matrices (.npy, .npz)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shortlist.arrays import counts_to_indptr
+from shortlist.data.lines import first_line
+from shortlist.data.records import BadRow
+from shortlist.data.sparse_text import MESSAGES, parse_header
+from shortlist.errors import DataError, OptionError
+from shortlist.kernels.sparse_text import parse_rows
+from shortlist.lazy import sparse
+from shortlist.progress import Progress
+
+SPARSE = "sparse"  # the format of the Repository's text files
+MATRICES = {".npy": "npy", ".npz": "npz"}
+FORMATS = (SPARSE, *MATRICES.values())
+
+
+class FeatureRow(NamedTuple):
+    """Some columns of one row and their values. All other columns, of `n_columns`, are 0."""
+
+    columns: Sequence[int] | np.ndarray
+    values: Sequence[float] | np.ndarray
+    n_columns: int
+
+
+def stack_rows(rows: Sequence[FeatureRow]) -> sparse.csr_array:
+    """At least one row as a matrix.
+
+    >>> stack_rows([FeatureRow([2], [0.5], 3), FeatureRow([], [], 3)]).toarray().tolist()
+    [[0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]
+    """
+    indptr = counts_to_indptr([len(row.columns) for row in rows])
+    columns = np.concatenate([np.asarray(row.columns, np.int64) for row in rows])
+    values = np.concatenate([np.asarray(row.values, np.float64) for row in rows])
+    n_columns = rows[0].n_columns
+    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
+        wrong = columns.min() if columns.min() < 0 else columns.max()
+        raise OptionError(f"column {wrong} is out of range; expected columns from 0 to below {n_columns:,}")
+    return sparse.csr_array((values, columns, indptr), shape=(len(rows), n_columns))
+
+
+def feature_format(path: Path) -> str | None:
+    """The format of a file of features; None if it is something else."""
+    if path.suffix in MATRICES:
+        return MATRICES[path.suffix]
+    if path.is_file():
+        fields = first_line(path).split()
+        if len(fields) in (2, 3) and all(field.isdigit() for field in fields):
+            return SPARSE
+    return None
+
+
+def sparse_text_rows(blocks: Iterator[tuple[bytes, int]], name: str) -> Iterator[tuple[int, FeatureRow | BadRow]]:
+    """The rows of a file of the Repository and their line numbers; labels at the start of rows are skipped."""
+    first, _ = next(blocks, (b"", 1))
+    header, _, rest = first.partition(b"\n")
+    n_rows, n_columns, *n_labels = parse_header(header, name, 3 if len(header.split()) == 3 else 2)
+    n_read = 0
+    for lines, number in _with_first((rest, 2), blocks):
+        parsed = parse_rows(np.frombuffer(lines, np.uint8), lines.count(b"\n"), (n_labels or [-1])[0], n_columns)
+        columns, values, counts, _, _, errors = parsed
+        n_read += len(errors)
+        starts = counts_to_indptr(counts).tolist()
+        for row, error in enumerate(errors.tolist()):
+            part = slice(starts[row], starts[row + 1])
+            bad_or_good = BadRow(*MESSAGES[error]) if error else FeatureRow(columns[part], values[part], n_columns)
+            yield number + row, bad_or_good
+    if n_read != n_rows:
+        raise DataError(
+            f"{name}: the header says {n_rows:,} rows, but there are {n_read:,}; expected a complete file. Download or "
+            "create the file again."
+        )
+
+
+def _with_first(first: tuple[bytes, int], others: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    if first[0]:
+        yield first
+    yield from others
+
+
+def open_matrix(path: Path) -> Any:
+    """A matrix that numpy or scipy saved; the rows of .npy stay on disk until they are used."""
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(path)
+    except Exception as error:  # noqa: BLE001 - scipy, numpy and zipfile each raise their own kinds
+        raise DataError(f"{path}: not a matrix saved by numpy (.npy) or scipy (.npz): {error}.") from None
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise DataError(f"{path}: has {matrix.ndim} axes of {matrix.dtype}; expected a matrix of numbers.")
+    return matrix if path.suffix == ".npy" else sparse.csr_array(matrix)
+
+
+def matrix_rows(matrix: Any, progress: Progress) -> Iterator[tuple[int, FeatureRow | BadRow]]:
+    """The rows of a matrix, numbered from 1."""
+    n_rows, n_columns = matrix.shape
+    every_column = np.arange(n_columns)
+    for row in range(n_rows):
+        progress.advance()
+        if sparse.issparse(matrix):
+            part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+            columns, values = matrix.indices[part], matrix.data[part]
+        else:
+            columns, values = every_column, np.asarray(matrix[row])
+        good = np.isfinite(values).all()
+        bad = BadRow("NaN or infinity among the features", "numbers")
+        yield row + 1, FeatureRow(columns, values, n_columns) if good else bad

@@ -1,0 +1,212 @@
+"""DeepXML's four modules, which recipes with different encoders share: their phases and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shortlist.recipes.common import BATCH_SIZE, BLOCK_OPTIONS, OPTIMIZATION_OPTIONS, decay_epoch, epochs
+from shortlist.recipes.options import DataSize, Option, Published, choice, count, flag, rate, share
+
+DEEPXML_PHASES = ("surrogate", "candidates", "classifier")
+
+
+def graph(name: str, what: str, otherwise: str) -> Option:
+    """An option with the sizes of HNSW graphs."""
+    help = f"{what} by HNSW graphs with these M/efConstruction/efSearch, such as 100/300/300 (extra ann); empty: "
+    return Option(name, (str,), "", help + otherwise, pattern=r"([2-9]|[1-9]\d+)/[1-9]\d*/[1-9]\d*|")
+
+
+DEEPXML_OPTIONS = (
+    BATCH_SIZE,
+    choice(
+        "surrogate",
+        "clusters",
+        "task that the features are learnt on: clusters of labels; hashed: random groups of labels; frequent: the most "
+        "frequent labels; none: features stay as the word vectors give them",
+        ("clusters", "hashed", "frequent", "none"),
+    ),
+    count(
+        "n_clusters",
+        lambda size: min(max(-(-size.n_labels // 8), 8192), 65_536, size.n_labels),
+        "clusters, groups or labels of the surrogate task",
+        "labels / 8, 8,192 to 65,536, at most the labels",
+    ),
+    flag("label_correlations", False, "bring labels that share texts into the same clusters, too"),
+    count(
+        "n_surrogate_epochs",
+        lambda size: round(min(max(40 * size.scale**-0.5, 6), 60)),
+        "passes over the texts in which the features are learnt",
+        "40 / √(texts / 10,000), 6 to 60",
+    ),
+    rate("surrogate_learning_rate", 0.004, "peak of the learning rate on the surrogate task"),
+    decay_epoch("surrogate_decay_epoch", "n_surrogate_epochs", "with schedule=step, on the surrogate task"),
+    flag("identity_start", False, "the block of the surrogate task starts as the identity, as that of the rows does"),
+    choice(
+        "negative_sampling",
+        "neighbours",
+        "labels that a text is trained on beside its own: neighbours: candidates; slice: nearest label centres only; "
+        "uniform or frequent: at random",
+        ("neighbours", "slice", "uniform", "frequent"),
+    ),
+    count("n_candidates", 500, "candidates per text, in training and in prediction"),
+    count(
+        "n_nearest_labels",
+        lambda size: size.options["n_candidates"],
+        "candidates that come from the nearest label centres, at most; the others come from texts that vote",
+        "all candidates",
+    ),
+    count("n_random_negatives", 50, "labels per text and step that are drawn at random", low=0),
+    flag("unit_centres", True, "a label's centre is the mean of its texts' directions; false: of their features"),
+    count(
+        "n_head_labels",
+        -1,
+        "most frequent labels that have several centres; -1: those with more than 1 % of the texts",
+        low=-1,
+    ),
+    count("n_head_centres", 50, "centres that such a label has beside its mean, at most one for two texts"),
+    graph("centre_graph", "index of label centres", "cells"),
+    graph("text_graph", "index of texts that vote", "exact search up to 100,000 texts, then 32/100/n_neighbours"),
+    count("n_neighbours", 50, "training texts that vote for their labels"),
+    count("texts_per_label", 10, "texts of each label that may vote; 0: all texts", low=0),
+    choice(
+        "voting",
+        "powers",
+        "votes of a label: powers: sum of the fourth powers of its texts' cosines, as a share of all votes; sums: sum "
+        "of the cosines, as a share of the largest such sum",
+        ("powers", "sums"),
+    ),
+    Option(
+        "vote_weight",
+        (float,),
+        0.0,
+        "weight of these votes beside the cosines of label centres; 0: no index of texts, a smaller and faster model",
+        low=0,
+        high=1,
+    ),
+    choice(
+        "classifier",
+        "rows",
+        "how labels are scored: rows: label rows learnt together with the block; slice: a linear SVM per label on its "
+        "texts and on those that it is a candidate for; dismec: the same on all texts; neighbours: by votes alone",
+        ("rows", "slice", "dismec", "neighbours"),
+    ),
+    choice(
+        "blend",
+        "logistic",
+        "how logits and similarities (cosines, votes) become scores: logistic: logistic regression on held-out texts; "
+        "mean: alpha · σ(logit) + (1 − alpha) · σ(similarity); none: logits alone",
+        ("logistic", "mean", "none"),
+    ),
+    share("alpha", 0.0, "with blend=mean: weight of the logits; 0: chosen on held-out texts from 0.1 to 0.9"),
+    Option(
+        "similarity_scale",
+        (float,),
+        1.0,
+        "with blend=mean: factor of the similarity; 0: mean length of the label rows",
+        low=0,
+    ),
+    epochs(20, 4, 20),
+    rate("learning_rate", 0.002, "peak of the learning rate of the label rows"),
+    *OPTIMIZATION_OPTIONS,
+    *BLOCK_OPTIONS,
+)
+
+
+FINETUNE_ENCODER = flag(
+    "finetune_encoder", False, "let the encoder learn on with the label rows, and index the labels again behind them"
+)
+
+# What Table 5 and the authors' program set for each data set, as rules of the number of texts and labels. By them, the
+# data sets of the paper get their values: AmazonTitles-670K, WikiSeeAlsoTitles-350K, WikiTitles-500K, AmazonTitles-3M.
+# For the sizes that the paper does not look at, the program's settings for EURLex-4K are the nearest.
+FEW_TEXTS, MANY_TEXTS, VERY_MANY_TEXTS, MANY_LABELS = 100_000, 500_000, 1_000_000, 1_000_000
+
+
+def by_texts(few: Any, many: Any, source: str) -> Published:
+    """A default that is another one below 100,000 texts."""
+    rule = f"{many:g}; below 100,000 texts {few:g}"
+    return Published(lambda size: few if size.n_texts < FEW_TEXTS else many, source, rule)
+
+
+def _surrogate_rate(size: DataSize) -> float:
+    if size.n_labels >= MANY_LABELS:
+        return 0.003
+    return 0.01 if size.n_texts < FEW_TEXTS else 0.02 if size.n_texts < MANY_TEXTS else 0.005
+
+
+def _extreme_rate(size: DataSize) -> float:
+    return 0.007 if size.n_texts < FEW_TEXTS else 0.002 if size.n_texts < VERY_MANY_TEXTS else 0.0005
+
+
+WORDS_PUBLISHED = {
+    "vector_init": Published(
+        lambda size: "given" if size.options["vectors"] else "random",
+        "DeepXML A.1: fastText vectors",
+        "given, with a file of vectors; random without",
+    ),
+    "max_words": Published(
+        lambda size: size.longest_row or 500,
+        "DeepXML §4: all words of a text",
+        "500; the longest row of sparse features",
+    ),
+    "group_by_length": Published(False, "program: batches at random"),
+    "label_texts": Published(False, "DeepXML §4: label features are beyond its scope"),
+    "patience": Published(1000, "program: all epochs"),
+    "tune_search": Published(False, "DeepXML A.1: efS as given"),
+}
+DEEPXML_PUBLISHED = {
+    **WORDS_PUBLISHED,
+    "reranker": Published("network", "DeepXML §4, re-ranking the labels"),
+    "n_reranked": by_texts(100, 200, "program: 200 best predictions; 100 for EURLex-4K"),
+    "n_reranker_epochs": by_texts(15, 12, "program"),
+    "reranker_learning_rate": by_texts(0.005, 0.002, "program"),
+    "reranker_decay_epoch": by_texts(10, 8, "program"),
+    "beta": Published(0.0, "DeepXML §4: β, chosen on held-out texts; program: 0.6"),
+    "batch_size": Published(255, "program"),
+    "surrogate": Published("clusters", "DeepXML §4, module I"),
+    "n_clusters": Published(lambda size: min(65_536, size.n_labels), "DeepXML A.1: 2¹⁶", "65,536, at most the labels"),
+    "label_correlations": Published(True, "DeepXML A.2"),
+    "n_surrogate_epochs": Published(20, "program"),
+    "surrogate_learning_rate": Published(
+        _surrogate_rate,
+        "DeepXML Table 5; program (EURLex-4K) for few texts",
+        "0.02; below 100,000 texts 0.01; from 500,000 on 0.005; from a million labels on 0.003",
+    ),
+    "surrogate_decay_epoch": Published(10, "program"),
+    "identity_start": Published(True, "DeepXML A.1: residual matrices from the identity"),
+    "negative_sampling": Published("neighbours", "DeepXML §4, module II"),
+    "n_candidates": Published(500, "DeepXML §4, module II: up to 500; A.1"),
+    "n_nearest_labels": Published(300, "DeepXML A.1: efS of 300; program: 400"),
+    "n_random_negatives": Published(50, "DeepXML §4, module II: up to 50"),
+    "unit_centres": Published(False, "DeepXML §4, module II: mean of v over the label's texts"),
+    "n_head_labels": Published(4, "DeepXML A.4"),
+    "n_head_centres": Published(300, "DeepXML A.4"),
+    "centre_graph": Published("100/300/300", "DeepXML A.1: M, efC, efS; which index has which is the program's"),
+    "text_graph": Published("50/50/100", "DeepXML A.1: M, efC, efS; which index has which is the program's"),
+    "n_neighbours": Published(100, "DeepXML A.1: efS of 100"),
+    "texts_per_label": Published(0, "DeepXML §4, module II: all training points"),
+    "voting": Published("sums", "program"),
+    "vote_weight": Published(0.075, "program: γ"),
+    "classifier": Published("rows", "DeepXML §4, module IV"),
+    "blend": Published("mean", "DeepXML §4, log-time prediction"),
+    "alpha": Published(0.0, "DeepXML A.1: α, chosen on held-out texts"),
+    "similarity_scale": Published(1.0, "DeepXML §4: σ(s)"),
+    "n_epochs": by_texts(20, 15, "program"),
+    "learning_rate": Published(
+        _extreme_rate,
+        "DeepXML Table 5; program (EURLex-4K) for few texts",
+        "0.002; below 100,000 texts 0.007; from a million texts on 0.0005",
+    ),
+    "decay_epoch": Published(14, "program"),
+    "optimizer": Published("adam", "DeepXML §4: Adam; program: SparseAdam for word vectors and label rows"),
+    "loss_reduction": Published("sum", "DeepXML equation (1)"),
+    "schedule": Published("step", "program: halved once"),
+    "row_init": Published("xavier", "DeepXML A.1"),
+    "bias_init": Published("none", "DeepXML §4: w · x̂; the program has biases"),
+    "block": Published("residual", "DeepXML §4, modules I and III"),
+    "block_norm": Published("spectral", "DeepXML §4: by power iteration"),
+    "spectral_bound": Published(1.0, "DeepXML §4, module III: λ ≤ 1; program: 1"),
+    "block_bias": Published(True, "program: starts at 0"),
+    "residual_dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
+    "dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
+}

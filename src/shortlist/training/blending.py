@@ -1,0 +1,76 @@
+"""How much the logits of label rows count beside what the candidate stage knows, decided on held-out texts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shortlist.evaluation.calibration import is_relevant
+from shortlist.odds import fit_logistic
+from shortlist.stages.blend import MIN_VOTES, AnyBlend, Blend, MeanBlend
+from shortlist.stages.candidates import Candidates
+from shortlist.stages.classifier import RowClassifier
+from shortlist.training.build import Build
+from shortlist.training.data import TrainingData
+from shortlist.training.mixing import choose_weight
+from shortlist.training.shortlisting import TEXTS_PER_BLOCK
+
+
+def fit_blend(build: Build, stage: RowClassifier) -> AnyBlend:
+    """The blend that the options ask for; without held-out texts, its defaults."""
+    data, options, found = build.data, build.options, build.candidates
+    if options.blend == "none":
+        return Blend(1.0, 0.0, 0.0, 0.0)
+    blend = Blend() if options.blend == "logistic" else published_blend(build, stage)
+    if not len(data.held_out) or (options.blend == "mean" and options.alpha):
+        return blend
+    features = build.encoder.encode(data.held_out_inputs)
+    near = found.find(features, found.max_searched)
+    assert near.ids is not None
+    logits = stage.logits_of(features, near.ids)
+    if isinstance(blend, MeanBlend):
+        return choose_alpha(blend, data, near, logits)
+    return fit_weights(data, near, logits)
+
+
+def published_blend(build: Build, stage: RowClassifier) -> MeanBlend:
+    """The mean of two probabilities; half each, unless the options say how much of which."""
+    options, rows = build.options, stage.layer.rows
+    scale = options.similarity_scale or float(np.linalg.norm(rows[: len(rows)], axis=1).mean())
+    return MeanBlend(options.alpha or 0.5, options.vote_weight, scale)
+
+
+def choose_alpha(blend: MeanBlend, data: TrainingData, near: Candidates, logits: np.ndarray) -> MeanBlend:
+    """The blend with the α that ranks the candidates of held-out texts best."""
+
+    def with_alpha(alpha: float) -> MeanBlend:
+        return MeanBlend(alpha, blend.vote_weight, blend.scale)
+
+    assert near.ids is not None
+    return with_alpha(choose_weight(data, near.ids, lambda alpha: with_alpha(alpha).log_odds(logits, *near.evidence)))
+
+
+def fit_weights(data: TrainingData, near: Candidates, logits: np.ndarray) -> Blend:
+    """How much the logit, the cosine and the votes count, by logistic regression on held-out candidates."""
+    assert near.ids is not None
+    present = near.ids >= 0
+    cosines, votes = near.evidence
+    log_votes = np.log(np.maximum(votes[present], np.float32(MIN_VOTES)))
+    columns = np.stack([logits[present], cosines[present], log_votes], axis=1)
+    hits = is_relevant(near.ids, data.held_out_labels, data.n_labels)[present]
+    return Blend(*fit_logistic(columns, hits, np.array(list(vars(Blend()).values()))))
+
+
+def hard_negatives(
+    stage: RowClassifier, features: np.ndarray, ids: np.ndarray, evidence: np.ndarray, k: int
+) -> np.ndarray:
+    """The k candidates of each training text that the classifier ranks best, as it does in prediction."""
+    assert stage.blend is not None
+    k = min(k, ids.shape[1])
+    best = np.empty((len(features), k), np.int32)
+    for begin in range(0, len(features), TEXTS_PER_BLOCK):
+        block = slice(begin, begin + TEXTS_PER_BLOCK)
+        logits = stage.logits_of(features[block], ids[block])
+        odds = stage.blend.log_odds(logits, *evidence[:, block].astype(np.float32))
+        order = np.argpartition(-odds, k - 1, axis=1)[:, :k]
+        best[block] = np.take_along_axis(ids[block], order, axis=1)
+    return best
