@@ -12,7 +12,6 @@ the time of a step.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -31,6 +30,7 @@ from shortlist.kernels.label_rows import (
 )
 from shortlist.kernels.threads import n_threads
 from shortlist.recipes.options import Options
+from shortlist.training.processor import has_fast_bfloat16
 
 ROWS_PER_BLOCK = 4096
 
@@ -250,13 +250,3 @@ def checked_loss(loss: float) -> float:
     if not np.isfinite(loss):
         raise DataError(f"training diverged: the loss is {loss}. Lower the learning rate.")
     return loss
-
-
-@cache
-def has_fast_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 matrices faster than float32 matrices."""
-    import torch
-
-    # Not public in every release of torch; without them the products are float32, only slower.
-    tests = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(test is not None and test() for test in tests)

@@ -24,12 +24,12 @@ from shortlist.training.label_rows import (
     Clusters,
     LabelRows,
     RowOptions,
-    has_fast_bfloat16,
 )
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.networks.dropout import Dropout
 from shortlist.training.networks.residual import OUR_BLOCK, BlockOptions, ResidualBlock
 from shortlist.training.optimization import WORD_OPTIMIZERS
+from shortlist.training.processor import has_fast_bfloat16
 
 
 @dataclass(frozen=True)
