@@ -102,14 +102,3 @@ def blend_odds(logits, cosines, votes, of_logit, of_cosine, of_votes, bias, leas
             odds[i] = of_logit * logits[i] + of_cosine * cosines[i] + of_votes * vote + bias
         else:
             odds[i] = -np.inf
-
-
-@kernel
-def mixture_odds(probabilities, word_scores, of_first, of_words, bias, surest, odds):
-    """A weighted sum of the first stage's log-odds and the re-ranker's score; -inf where there is no candidate."""
-    for i in range(len(probabilities)):
-        if np.isfinite(word_scores[i]):
-            probability = min(max(probabilities[i], surest), 1 - surest)
-            odds[i] = of_first * math.log(probability / (1 - probability)) + of_words * word_scores[i] + bias
-        else:
-            odds[i] = -np.inf

@@ -20,9 +20,9 @@ from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
 from shortlist.model.ensemble import best_of_means
 from shortlist.odds import log_odds
-from shortlist.stages.calibration import Calibration
+from shortlist.stages.calibration import N_RANKED, Calibration
 from shortlist.stages.columns import Columns
-from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.pipeline import Pipeline, n_inputs
 from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ class Model:
         inputs, k, search_effort = _checked_inputs(inputs), _checked_k(k), _checked_search_effort(search_effort)
         min_score = _checked_min_score(min_score)
         with use_cores(threads):
-            ids, scores = self.raw_rank(inputs, k, search_effort)
-        scores = self._calibrated(scores)
+            ids, scores = self.raw_rank(inputs, max(k, N_RANKED), search_effort)
+            ids, scores = ids[:, :k], self._calibrated(inputs, scores)[:, :k]
         return (np.where(scores >= min_score, ids, -1) if min_score > 0 else ids), scores
 
     def raw_rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -221,16 +221,26 @@ class Model:
 
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
+        inputs = _checked_inputs(inputs)
         with use_cores(threads):
-            return self._calibrated(self._raw_scores(_checked_inputs(inputs), ids))
+            best = None if self.calibration is None else self.raw_rank(inputs, N_RANKED)[1]
+            return self._calibrated(inputs, self._raw_scores(inputs, ids), best)
 
     def _raw_scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         scores = [pipeline.scores(inputs, ids) for pipeline in self.pipelines]
         return np.nan_to_num(scores[0] if len(scores) == 1 else np.mean(scores, axis=0))
 
-    def _calibrated(self, scores: np.ndarray) -> np.ndarray:
+    def _calibrated(self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
         """Between 0 and 1: some cosines are a little above 1."""
-        return np.clip(scores if self.calibration is None else self.calibration.apply(scores), 0, 1)
+        if self.calibration is not None:
+            scores = self.calibration.apply(scores, self.known_share(inputs), best)
+        return np.clip(scores, 0, 1)
+
+    def known_share(self, inputs: Any) -> np.ndarray:
+        """The share of each text's words that are in the vocabulary; 1 for features, and for texts without words."""
+        if self.vocabulary is None:
+            return np.ones(n_inputs(inputs))
+        return self.vocabulary.known_share(inputs)
 
     def _explain(
         self, text: str, ids: np.ndarray, predictions: list[Prediction], threads: int | None

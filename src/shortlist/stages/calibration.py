@@ -2,61 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec
 from shortlist.errors import ModelError
+from shortlist.odds import CLIP, expit, log_odds
 from shortlist.stages.stage import Stage
+
+# A text's best labels, which tell how sure a model is of one of them.
+N_RANKED = 10
+N_POINTS = 129
+PLACES = expit(np.linspace(-8, 8, N_POINTS))  # where curves have their points
 
 
 class Calibration(Stage):
-    """A non-decreasing curve from scores to probabilities, linear between its points. It keeps the order of scores.
+    """The probability of a label, from its score, from the scores of the text's other labels, and from its words.
 
-    >>> curve = Calibration.of_points("isotonic", [0.0, 0.5, 1.0], [0.0, 0.5, 0.75])
-    >>> curve.apply(np.array([0.25, 0.75])).tolist()
-    [0.25, 0.625]
+    Of each curve, `weights` are those of the score's log-odds, of the logarithm of the sum of the scores of the text's
+    other best labels, and of the share of words that the model knows, and a bias; the curve maps what they give, as a
+    probability, to the final one. An ensemble has one per member, and takes their mean. The order of a text's labels
+    stays as it is.
+
+    >>> identity = Calibration.of_curves("none", [[1, 0, 0, 0]], [PLACES])
+    >>> identity.apply(np.array([[0.8, 0.1]]), np.ones(1)).round(2).tolist()
+    [[0.8, 0.1]]
     """
 
-    kind = "curve"
+    kind = "curves"
     spec = {
-        "scores": ArraySpec("float64", ("n_points",)),
-        "probabilities": ArraySpec("float64", ("n_points",)),
+        "weights": ArraySpec("float64", ("n_curves", 4)),
+        "curves": ArraySpec("float64", ("n_curves", N_POINTS)),
     }
 
     def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
         super().__init__(arrays, config)
         self.method = str(config.get("method"))
-        self._scores, self._probabilities = arrays["scores"], arrays["probabilities"]
-        for name, points in (("scores", self._scores), ("probabilities", self._probabilities)):
-            if len(points) < 2 or (np.diff(points) < 0).any():
-                raise ModelError(f"the {name} of the calibration must be at least 2 and never decrease")
-        if self._probabilities[0] < 0 or self._probabilities[-1] > 1:
-            raise ModelError("the probabilities of the calibration must lie between 0 and 1")
+        self._weights, self._curves = arrays["weights"], arrays["curves"]
+        if not len(self._weights) or len(self._weights) != len(self._curves):
+            raise ModelError("the calibration must have one row of weights per curve")
+        if (self._weights[:, 0] < 0).any() or (self._weights[:, 1] > 0).any():
+            raise ModelError("the calibration must not change the order of labels")
+        if (np.diff(self._curves) < 0).any() or self._curves.min() < 0 or self._curves.max() > 1:
+            raise ModelError("the curves of the calibration must not decrease, and lie between 0 and 1")
 
     @staticmethod
-    def of_points(method: str, scores: Any, probabilities: Any) -> Calibration:
-        points = {"scores": np.asarray(scores, np.float64), "probabilities": np.asarray(probabilities, np.float64)}
-        return Calibration(points, {"method": method})
+    def of_curves(method: str, weights: Any, curves: Any) -> Calibration:
+        arrays = {"weights": np.asarray(weights, np.float64), "curves": np.asarray(curves, np.float64)}
+        return Calibration(arrays, {"method": method})
 
     @staticmethod
-    def mean(curves: list[Calibration | None]) -> Calibration | None:
-        """The mean of several curves; None stands for scores that stay as they are."""
-        known = [curve for curve in curves if curve is not None]
-        if not known:
+    def mean(calibrations: Sequence[Calibration | None]) -> Calibration | None:
+        """The mean of several; None stands for scores that stay as they are."""
+        if all(calibration is None for calibration in calibrations):
             return None
-        scores = np.unique(np.concatenate([[0.0, 1.0], *(curve._scores for curve in known)]))
-        values = [np.clip(scores, 0, 1) if curve is None else curve._interpolate(scores) for curve in curves]
-        return Calibration.of_points("mean", scores, np.mean(values, axis=0))
+        rows = [([[1, 0, 0, 0]], [PLACES]) if c is None else (c._weights, c._curves) for c in calibrations]
+        weights, curves = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+        return Calibration.of_curves("mean", weights, curves)
 
-    def _interpolate(self, scores: np.ndarray) -> np.ndarray:
-        return np.interp(scores, self._scores, self._probabilities)
+    def apply(self, scores: np.ndarray, known: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
+        """Probabilities for scores (texts × K).
 
-    def apply(self, scores: np.ndarray) -> np.ndarray:
-        """Probabilities for scores."""
-        return self._interpolate(scores).astype(np.float32)
+        known  the share of each text's words that the model knows
+        best   the scores of each text's best labels (texts × `N_RANKED`), if they are not the first of `scores`
+        """
+        columns = calibration_columns(scores, known, best)
+        sums = np.zeros(scores.shape)
+        for weights, curve in zip(self._weights, self._curves, strict=True):
+            sums += np.interp(expit(columns @ weights[:3] + weights[3]), PLACES, curve)
+        return (sums / len(self._weights)).astype(np.float32)
 
     def multiply_adds(self) -> float:
         """Nothing worth counting."""
         return 0.0
+
+
+def calibration_columns(scores: np.ndarray, known: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
+    """What probabilities are computed from (texts × K × 3): see `Calibration`."""
+    total = np.clip((scores if best is None else best)[:, :N_RANKED], 0, 1).sum(axis=1, keepdims=True)
+    others = np.log(np.maximum(total - np.clip(scores, 0, 1), CLIP))
+    return np.stack([log_odds(scores), others, np.broadcast_to(known[:, None], scores.shape)], axis=2)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
+from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr, gather_positions
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
 from shortlist.kernels.top_k import top_columns
@@ -21,6 +21,8 @@ from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, GraphSizes, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
 from shortlist.stages.stage import Stage, finite_number, whole_number, with_n_labels, with_prefix, without_prefix
+
+TEXTS_PER_BLOCK = 64  # whose candidates' centres are in memory at once
 
 
 class Candidates(NamedTuple):
@@ -305,10 +307,16 @@ class NearestLabels(CandidateStage):
         queries = normalize_rows(features)
         cosines, votes = np.full(ids.shape, -1, np.float32), np.zeros(ids.shape, np.float32)
         bounds, centres = self._centres_of_labels
-        for column, labels in enumerate(ids.T):
-            for row, label in enumerate(labels.tolist()):
-                own = self._centres.take(centres[bounds[label] : bounds[label + 1]])
-                cosines[row, column] = (own @ queries[row]).max(initial=-1)
+        for begin in range(0, len(ids), TEXTS_PER_BLOCK):
+            texts, columns = np.nonzero(ids[begin : begin + TEXTS_PER_BLOCK] >= 0)
+            texts += begin
+            positions, indptr = gather_positions(bounds, ids[texts, columns])
+            similar = np.einsum(
+                "ij,ij->i", self._centres.take(centres[positions]), queries[np.repeat(texts, np.diff(indptr))]
+            )
+            has_centre = np.diff(indptr) > 0
+            best = np.maximum.reduceat(similar, indptr[:-1][has_centre]) if has_centre.any() else similar[:0]
+            cosines[texts[has_centre], columns[has_centre]] = best
         if self._texts is not None:
             found = self.find(features, n_searched)
             assert found.ids is not None

@@ -7,7 +7,7 @@ is β times its probability here plus 1 − β times that of the first stages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from shortlist.stages.classifier import best_of_scores
 from shortlist.stages.encoders import Encoder
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
 from shortlist.stages.stage import Stage, finite_number, quantize_rows, whole_number, with_prefix, without_prefix
+
+
+class NetworkEvidence(NamedTuple):
+    """Candidates (texts × K ids, -1 for none) and their logits."""
+
+    ids: np.ndarray
+    logits: np.ndarray
 
 
 class NetworkReranker(Stage):
@@ -62,15 +69,17 @@ class NetworkReranker(Stage):
         rows = quantize_rows(without_prefix("rows", self._arrays), output_layer_spec("n_labels"))
         return NetworkReranker(self.encoder.quantized(), rows, self.config())
 
-    def rerank(
-        self, texts: Any, inputs: Any, ids: np.ndarray, probabilities: np.ndarray, k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The k best of the candidates (texts × K ids, -1 for none) and their probabilities."""
-        return best_of_scores(ids, self.scores(texts, inputs, ids, probabilities), k)
+    def gather(self, texts: Any, inputs: Any, ids: np.ndarray, n_more: int = 0) -> NetworkEvidence:
+        """What the network says about the candidates (texts × K ids, -1 for none); it finds no further ones."""
+        return NetworkEvidence(ids, self.logits(self.encoder.read(texts, inputs), ids))
 
-    def scores(self, texts: Any, inputs: Any, ids: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    def best(self, evidence: NetworkEvidence, probabilities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best candidates and their probabilities, given those by the classifier."""
+        return best_of_scores(evidence.ids, self.scores(evidence, probabilities), k)
+
+    def scores(self, evidence: NetworkEvidence, probabilities: np.ndarray) -> np.ndarray:
         """The probabilities of the candidates, in their order; −∞ where there is none."""
-        return self.mix(probabilities, self.logits(self.encoder.read(texts, inputs), ids))
+        return self.mix(probabilities, evidence.logits)
 
     def logits(self, read: Any, ids: np.ndarray) -> np.ndarray:
         """The logits of the candidates, for what the encoder takes; −∞ where there is none."""

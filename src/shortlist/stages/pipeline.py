@@ -67,22 +67,35 @@ class Pipeline:
         texts, words, read = self._read(inputs)
         if self.reranker is None:
             return self._first_rank(read, k, n_searched)
-        ids, probabilities = self._first_rank(read, max(k, self.reranker.n_candidates), n_searched)
-        return self.reranker.rerank(texts, words, ids, probabilities, k)
+        features = self.encoder.encode(read)
+        found = self.candidates.find(features, n_searched)
+        ids, probabilities = self.classifier.best(features, found, max(k, self.reranker.n_candidates))
+        evidence = self.reranker.gather(texts, words, ids)
+        return self.reranker.best(evidence, self.with_more(features, probabilities, evidence.ids), k)
 
     def _first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
         features = self.encoder.encode(read)
         return self.classifier.best(features, self.candidates.find(features, n_searched), k)
 
+    def with_more(self, features: Any, probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """The probabilities of all candidates, given those of the first; the re-ranker has found the others."""
+        more = ids[:, probabilities.shape[1] :]
+        if not (more >= 0).any():
+            return np.pad(probabilities, ((0, 0), (0, more.shape[1])))
+        return np.concatenate([probabilities, self._probabilities(features, more)], axis=1)
+
+    def _probabilities(self, features: Any, ids: np.ndarray) -> np.ndarray:
+        """The classifier's probabilities of these labels, whether or not they are candidates; any number for -1."""
+        evidence = self.candidates.evidence(features, ids, self.candidates.n_searched)
+        return self.classifier.scores(features, ids, evidence)
+
     def scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         """The scores of these labels (texts × K), whether or not they are candidates."""
         texts, words, read = self._read(inputs)
-        features = self.encoder.encode(read)
-        evidence = self.candidates.evidence(features, ids, self.candidates.n_searched)
-        probabilities = self.classifier.scores(features, ids, evidence)
+        probabilities = self._probabilities(self.encoder.encode(read), ids)
         if self.reranker is None:
             return probabilities
-        return self.reranker.scores(texts, words, ids, probabilities)
+        return self.reranker.scores(self.reranker.gather(texts, words, ids, 0), probabilities)
 
     def _read(self, inputs: Any) -> tuple[Any, Any, Any]:
         """The texts, their word ids, and what the encoder takes: word ids, word pieces, or rows of features."""

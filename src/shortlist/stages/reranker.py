@@ -7,45 +7,67 @@ this very label. The re-ranker only has to tell a label from those that it is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.classifier import mixture_odds
+from shortlist.kernels.evidence import evidence_odds, gather_evidence
 from shortlist.kernels.reranker import score_candidates
 from shortlist.odds import CLIP, expit
 from shortlist.stages.classifier import best_of
+from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, taught_labels
 from shortlist.stages.stage import Stage, finite_number, whole_number
 from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 from shortlist.text.features import Words
 
 PAGE = 1 << 16
+N_MORE = 20  # candidates by name, or by texts with the same words, beside those of the classifier
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A label's log-odds: first · (log-odds of the classifier) + words · (score of its words) + bias.
+    """How the evidence for a label adds up to its log-odds; held-out texts set the weights.
 
-    The defaults are what cooking-se's held-out texts gave; they count only where too few texts could be held out.
+    first            of the classifier's log-odds
+    words            of the score of the label's words
+    names            of the similarity of the label's name and the text
+    same_name        of its fourth power, which is next to nothing unless name and text are almost the same
+    frequency        of the logarithm of the label's frequency
+    first_frequency  by how much `first` grows with that
+    words_frequency  by how much `words` grows with that
+    known            for labels of a training text with the same words
+    other            for all other labels, where there is such a text
+
+    The defaults count only where too few texts could be held out.
     """
 
     first: float = 0.6
     words: float = 2.5
+    names: float = 2.0
+    same_name: float = 0.0
+    frequency: float = 0.0
+    first_frequency: float = 0.0
+    words_frequency: float = 0.0
+    known: float = 4.0
+    other: float = -4.0
     bias: float = 0.4
 
-    def log_odds(self, probabilities: np.ndarray, word_scores: np.ndarray) -> np.ndarray:
+    def log_odds(
+        self, evidence: Evidence, probabilities: np.ndarray, word_scores: np.ndarray, frequencies: np.ndarray
+    ) -> np.ndarray:
         """Log-odds of the candidates; −∞ where there is none."""
         odds = np.empty(word_scores.shape, np.float32)
-        weights = self.first, self.words, self.bias
-        mixture_odds(probabilities.ravel(), word_scores.ravel(), *weights, CLIP, odds.ravel())
+        known = evidence.names, evidence.known, evidence.is_known
+        weights = astuple(self)
+        evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, weights, CLIP, odds)
         return odds
 
 
 class Reranker(Stage):
-    """Rescores the `n_candidates` labels that the classifier ranks best.
+    """Rescores the `n_candidates` labels that the classifier ranks best, and further ones that their names suggest.
 
     The features of a label are sorted and grouped into pages of 65,536 ids, so that an id within its page needs 16
     bits: those of label l on page p are at `starts[l * n_pages + p]` to `starts[l * n_pages + p + 1]`. Weights are
@@ -61,13 +83,14 @@ class Reranker(Stage):
         "biases": ArraySpec("float32", ("n_labels",)),
         "idf": ArraySpec("float32", ("n_words",)),
         "subword_idf": ArraySpec("float32", ("n_subwords",)),
+        **EVIDENCE_SPEC,
     }
 
     def __init__(self, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary) -> None:
         super().__init__(arrays, config)
         self.n_candidates = whole_number(config, "n_candidates")
         mixture = config.get("mixture", {})
-        self.mixture = Mixture(**{name: finite_number(mixture, name) for name in ("first", "words", "bias")})
+        self.mixture = Mixture(**{field.name: finite_number(mixture, field.name) for field in fields(Mixture)})
         self.subwords = subwords
         self.features = LexicalFeatures(words, subwords, TfIdf(arrays["idf"]), TfIdf(arrays["subword_idf"]))
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
@@ -77,7 +100,14 @@ class Reranker(Stage):
         cls, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary, n_labels: int
     ) -> Reranker:
         """The re-ranker again, from arrays that may come from a file; both vocabularies are those it was saved with."""
-        sizes = check_arrays(arrays, cls.spec, n_labels=n_labels, n_words=len(words), n_subwords=len(subwords))
+        sizes = check_arrays(
+            arrays,
+            cls.spec,
+            n_labels=n_labels,
+            n_words=len(words),
+            n_subwords=len(subwords),
+            n_features=len(words) + len(subwords),
+        )
         expected = n_labels * n_pages(len(words) + len(subwords)) + 1
         if sizes["n_starts"] != expected:
             raise ModelError(f"array 'starts' has {sizes['n_starts']:,} values; expected {expected:,}")
@@ -97,20 +127,38 @@ class Reranker(Stage):
         packed = {**self._arrays, "weights": steps, "scales": scales}
         return Reranker(packed, self.config(), self.features.words, self.subwords)
 
-    def rerank(
-        self, texts: Sequence[str], word_ids: Ragged, ids: np.ndarray, probabilities: np.ndarray, k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The k best of the candidates (texts × K ids, -1 for none) and their probabilities."""
-        return best_of(ids, self._log_odds(texts, word_ids, ids, probabilities), k)
+    def gather(self, texts: Any, word_ids: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
+        """What is known about the candidates (texts × K ids, -1 for none), and about up to `n_more` further ones."""
+        taught = Ragged(np.zeros(len(ids) + 1, np.int64), np.zeros(0, np.int32))
+        if isinstance(self.features.words, Vocabulary):
+            taught = taught_labels(self._arrays, texts, self.features.words.tokenizer)
+        return self.gather_rows(self.features.rows(texts, word_ids), taught, ids, n_more)
 
-    def scores(self, texts: Sequence[str], word_ids: Ragged, ids: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-        """The probabilities of the candidates, in their order."""
-        return expit(self._log_odds(texts, word_ids, ids, probabilities))
+    def gather_rows(self, rows: Ragged, taught: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
+        """The same from the lexical features of texts, and the labels of training texts with the same words."""
+        arrays, n_given = self._arrays, ids.shape[1]
+        has_more = len(arrays["names.labels"]) + len(arrays["taught.labels"]) > 0
+        size = len(ids), n_given + n_more * has_more
+        all_ids, names, known = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.bool_)
+        all_ids[:, :n_given] = ids
+        index = arrays["names.indptr"], arrays["names.labels"], arrays["names.weights"]
+        gather_evidence(
+            rows.indptr, rows.values, rows.weights, *index, taught.indptr, taught.values, n_given, all_ids, names, known
+        )
+        return Evidence(all_ids, rows, names, known, taught.counts > 0)
 
-    def _log_odds(
-        self, texts: Sequence[str], word_ids: Ragged, ids: np.ndarray, probabilities: np.ndarray
-    ) -> np.ndarray:
-        return self.mixture.log_odds(probabilities, self.word_scores(self.features.rows(texts, word_ids), ids))
+    def best(self, evidence: Evidence, probabilities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best candidates and their probabilities, given those by the classifier."""
+        return best_of(evidence.ids, self.log_odds(evidence, probabilities), k)
+
+    def scores(self, evidence: Evidence, probabilities: np.ndarray) -> np.ndarray:
+        """The probabilities of all candidates, in their order."""
+        return expit(self.log_odds(evidence, probabilities))
+
+    def log_odds(self, evidence: Evidence, probabilities: np.ndarray) -> np.ndarray:
+        """The log-odds of all candidates, given their probabilities by the classifier; −∞ where there is none."""
+        word_scores = self.word_scores(evidence.rows, evidence.ids)
+        return self.mixture.log_odds(evidence, probabilities, word_scores, self._arrays["frequencies"])
 
     def word_scores(self, features: Ragged, ids: np.ndarray) -> np.ndarray:
         """The score of each candidate (texts × K) from its words; −∞ where there is none."""

@@ -33,28 +33,32 @@ COPIES_OF_NAMES = 2
 class TrainingData:
     """Texts (or features) to learn from, and a held-out part.
 
-    texts, labels      the training part, the names of labels behind the texts
+    texts, labels      the training part; with `label_texts`, the names of labels are further texts
     inputs             what an encoder takes: word ids; word pieces, for a transformer; columns with weights, of sparse
                        features; or dense features
     held_out_…         the same for the held-out part
+    names, name_ids    the names of labels that are words and not codes, and their word ids; `named` are these labels
     label_frequencies  of the training part, without names; so is `n_train`
     """
 
     def __init__(self, dataset: Dataset, options: Options) -> None:
         self.dataset, self.options = dataset, options
-        self.vocabulary, inputs, names, named = read_inputs(dataset, options)
+        self.vocabulary, inputs, self.names, self.named = read_inputs(dataset, options)
         fraction = options.get("validation_fraction", 0.0)
-        train, self.held_out = cut_validation(dataset.labels, dataset.n_labels, fraction, options.get("seed", 0))
+        train, self.held_out = cut_validation(dataset.labels, fraction, options.get("seed", 0))
         self.texts, self.held_out_texts = dataset.texts.take(train), dataset.texts.take(self.held_out)
         self.inputs, self.held_out_inputs = rows_of(inputs, train), rows_of(inputs, self.held_out)
         labels = Ragged(dataset.labels.indptr, dataset.labels.values)  # weights of labels play no part in training
         self.labels, self.held_out_labels = labels.take(train), labels.take(self.held_out)
         self.n_train, self.label_frequencies = len(train), np.bincount(self.labels.values, minlength=dataset.n_labels)
-        if len(names):
-            log.info("learning from the names of %s labels, too", f"{len(np.unique(named.values)):,}")
-            self.texts = Texts.concatenate([self.texts, names])
-            self.inputs = Ragged.concatenate([self.inputs, inputs[len(dataset) :]])
-            self.labels = Ragged.concatenate([self.labels, named])
+        self.name_ids = inputs[len(dataset) :]
+        if len(self.names) and options.get("label_texts", False):
+            log.info("learning from the names of %s labels, too", f"{len(self.named):,}")
+            copies = np.tile(np.arange(len(self.named)), COPIES_OF_NAMES)
+            self.texts = Texts.concatenate([self.texts, self.names.take(copies)])
+            self.inputs = Ragged.concatenate([self.inputs, self.name_ids.take(copies)])
+            labels_of_names = Ragged(np.arange(len(copies) + 1), self.named[copies])
+            self.labels = Ragged.concatenate([self.labels, labels_of_names])
         self._words, self._held_out_words = self.inputs, self.held_out_inputs
         if "transformer" in options:
             pieces = read_pieces(options.transformer, options.max_words)
@@ -146,15 +150,15 @@ class TrainingData:
         return {name: result[name] for name in METRICS}
 
 
-Inputs = tuple[Vocabulary | Columns, Any, Texts, Ragged]
+Inputs = tuple[Vocabulary | Columns, Any, Texts, np.ndarray]
 
 
 def read_inputs(dataset: Dataset, options: Options) -> Inputs:
-    """What reads the inputs, what it gives for them, and the names of labels, which are texts, too, with their labels.
+    """What reads the inputs, what it gives for them, and the names of labels, with their labels.
 
     The inputs of the names follow those of the texts.
     """
-    no_names = Texts.from_strings([]), Ragged.from_lists([])
+    no_names = Texts.from_strings([]), np.zeros(0, np.int32)
     if dataset.features is not None:
         columns = Columns(dataset.features.shape[1], dataset.input_kind == "dense")
         return columns, columns.encode(dataset.features), *no_names
@@ -181,9 +185,9 @@ def read_words(dataset: Dataset, options: Options) -> Inputs:
             f"there are no words to learn from: no word of the texts occurs {options.min_count:,} times or more. Lower "
             "min_count, or check the texts and the stop words."
         )
-    names, named = Texts.from_strings([]), Ragged.from_lists([])
-    if options.get("label_texts", False):
-        names, named = label_texts(dataset, vocabulary)
+    names, named = Texts.from_strings([]), np.zeros(0, np.int32)
+    if options.get("label_texts", False) or options.get("reranker", "none") == "words":
+        names, named = names_of_labels(dataset, vocabulary)
     if len(names):  # their words may occur in texts to come
         texts = Texts.concatenate([dataset.texts, names])
         vocabulary, word_ids = Vocabulary.build_and_encode(texts, tokenizer, **sizes)
@@ -202,8 +206,8 @@ def subword_lengths(subwords: str) -> tuple[int, int] | None:
     return int(shortest), int(longest or shortest)
 
 
-def label_texts(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, Ragged]:
-    """The names of labels as texts, where they are words and not codes, and the label of each.
+def names_of_labels(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, np.ndarray]:
+    """The names of labels, where they are words and not codes, and the label of each.
 
     A display name is words. A label that is its own name is words if more than half of them are known from the texts;
     if most labels are words, all are.
@@ -214,22 +218,23 @@ def label_texts(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, Ragged
     is_words = 2 * vocabulary.encode(names).counts > n_words
     if 2 * np.count_nonzero(is_words[~given]) > np.count_nonzero(~given):
         is_words[:] = True
-    labels = np.tile(np.flatnonzero((is_words | given) & (n_words > 0)), COPIES_OF_NAMES)
-    of_texts = Ragged(np.arange(len(labels) + 1), labels.astype(dataset.labels.values.dtype))
-    return Texts.from_strings([names[label] for label in labels]), of_texts
+    labels = np.flatnonzero((is_words | given) & (n_words > 0)).astype(np.int32)
+    return Texts.from_strings([names[label] for label in labels]), labels
 
 
-def cut_validation(labels: Ragged, n_labels: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows to hold out, both ascending. Every label keeps a text to train on.
+def cut_validation(labels: Ragged, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to hold out, both ascending. Held-out rows are drawn as new texts would fall.
 
-    >>> train, held_out = cut_validation(Ragged.from_lists([[0]] * 8 + [[1]]), 2, fraction=0.25, seed=0)
-    >>> len(train), len(held_out), 8 in train
-    (7, 2, True)
+    Labels that occur in held-out rows only stay unknown to what is learnt from the others, as are labels of new texts.
+
+    >>> train, held_out = cut_validation(Ragged.from_lists([[0]] * 8), fraction=0.25, seed=0)
+    >>> len(train), len(held_out)
+    (6, 2)
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out = np.zeros(len(labels), bool)
     held_out[order[: round(fraction * len(labels))]] = True
-    left = np.bincount(labels.values[~held_out[labels.row_ids]], minlength=n_labels)
-    held_out[labels.row_ids[left[labels.values] == 0]] = False
     held_out &= labels.counts > 0
+    if held_out.sum() == np.count_nonzero(labels.counts):
+        held_out[:] = False  # there would be nothing to learn from
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)

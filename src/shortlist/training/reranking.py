@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import astuple, replace
+
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged, counts_to_indptr
@@ -12,11 +15,16 @@ from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
+from shortlist.stages.evidence import Evidence, index_names, remember_texts
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
-from shortlist.text import LexicalFeatures
+from shortlist.text import LexicalFeatures, Tokenizer
+from shortlist.text.texts import Texts
 from shortlist.training.build import Build
+from shortlist.training.data import TrainingData
 from shortlist.training.tune import RANKS
+
+log = logging.getLogger("shortlist")
 
 # Weights nearer to 0 are dropped: they are most of the weights, and accuracy does not need them.
 MIN_WEIGHT = 0.1
@@ -24,10 +32,12 @@ MIN_WEIGHT = 0.1
 WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, the re-ranker learns from the held-out texts, too, if they are this share of all.
 MIN_HELD_OUT_SHARE = 0.01
+# Log-odds by which labels of a training text with the same words are ahead of others.
+KNOWN_FIRST = 8.0
 
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
-    """Learn from the mistakes of the pipeline so far. Held-out texts set how much the words count."""
+    """Learn from the mistakes of the pipeline so far. Held-out texts set how much each kind of evidence counts."""
     data, options, n_labels = build.data, build.options, build.data.n_labels
     k, n_searched = min(options.n_reranked, n_labels), pipeline.candidates.max_searched
     candidates = build.hard_negatives
@@ -36,35 +46,83 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     features = LexicalFeatures.fit(data.texts, data.vocabulary, data.word_ids)
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
-    idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
+    fixed = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf, **names_index(data, features)}
 
-    def reranker_of(weights: Arrays) -> Reranker:
-        return Reranker({**weights, **idf}, config, data.vocabulary, features.ngrams)
+    def reranker_of(weights: Arrays, labels: Ragged, taught: Arrays) -> Reranker:
+        frequencies = np.log1p(np.bincount(labels.values, minlength=n_labels)).astype(np.float32)
+        arrays = {**weights, **fixed, **taught, "frequencies": frequencies}
+        return Reranker(arrays, config, data.vocabulary, features.ngrams)
 
-    reranker = reranker_of(learn_word_weights(rows, data.labels, n_labels, candidates, options.C))
+    # What is suggested by name must be told apart, too.
+    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, taught_texts(data, 0))
+    no_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
+    candidates = blank.gather_rows(Ragged.from_csr(rows), no_taught, candidates).ids
+    weights = learn_word_weights(rows, data.labels, n_labels, candidates, options.C)
+    reranker = reranker_of(weights, data.labels, taught_texts(data, len(data.texts)))
     if not len(data.held_out):
         return reranker
-    ids, probabilities = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
-    held_out_rows = features.rows(data.held_out_texts, data.held_out_ids)
-    word_scores = reranker.word_scores(held_out_rows, ids)
-    hits = is_relevant(ids, data.held_out_labels, n_labels)
-    reranker.mixture = fit_mixture(probabilities, word_scores, hits)
+    ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
+    evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
+    probabilities = pipeline.with_more(pipeline.encoder.encode(data.held_out_inputs), probabilities, evidence.ids)
+    reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
+    log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
+    build.held_out_ranked = best_of(evidence.ids, reranker.log_odds(evidence, probabilities), RANKS)
+    config["mixture"] = vars(reranker.mixture)
+    labels = Ragged.concatenate([data.labels, data.held_out_labels])
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
-        build.held_out_ranked = best_of(ids, reranker.mixture.log_odds(probabilities, word_scores), RANKS)
-        matrix = (held_out_rows.weights, held_out_rows.values, held_out_rows.indptr)
-        rows = sparse.vstack([rows, sparse.csr_array(matrix, shape=(len(ids), rows.shape[1]))], format="csr")
-        labels = Ragged.concatenate([data.labels, data.held_out_labels])
-        all_ids = np.concatenate([candidates, _padded(ids, candidates.shape[1], -1)])
-        config["mixture"] = vars(reranker.mixture)
-        reranker = reranker_of(learn_word_weights(rows, labels, n_labels, all_ids, options.C))
-    return reranker
+        held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
+        rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
+        all_ids = np.concatenate([candidates, _padded(evidence.ids, candidates.shape[1], -1)])
+        weights = learn_word_weights(rows, labels, n_labels, all_ids, options.C)
+    return reranker_of(weights, labels, taught_texts(data, len(data.texts), held_out=True))
 
 
-def fit_mixture(probabilities: np.ndarray, word_scores: np.ndarray, hits: np.ndarray) -> Mixture:
-    """The mixture by logistic regression, on candidates of held-out texts; `hits`: whether each is right."""
-    present, start = np.isfinite(word_scores), Mixture()
-    columns = np.stack([log_odds(probabilities[present]), word_scores[present]], axis=1)
-    return Mixture(*fit_logistic(columns, hits[present], np.array([start.first, start.words, start.bias])))
+def names_index(data: TrainingData, features: LexicalFeatures) -> Arrays:
+    """The names of labels, by their lexical features."""
+    names = sparse.csr_array((0, features.n_features), dtype=np.float32)
+    if len(data.names):
+        names = features.transform(data.names, data.name_ids)
+    of_labels = np.zeros(data.n_labels, np.int64)
+    of_labels[data.named] = np.diff(names.indptr)
+    indptr = counts_to_indptr(of_labels)
+    return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
+
+
+def taught_texts(data: TrainingData, n_texts: int, held_out: bool = False) -> Arrays:
+    """The labels of the first training texts by their words, and of held-out texts; names are texts, too."""
+    if data.dataset.features is not None:
+        return remember_texts([], Ragged.from_lists([]), Tokenizer())
+    parts = [(data.texts[:n_texts], data.labels[:n_texts])]
+    if n_texts:
+        parts.append((data.names, Ragged(np.arange(len(data.named) + 1), data.named)))
+    if held_out:
+        parts.append((data.held_out_texts, data.held_out_labels))
+    texts, labels = zip(*parts, strict=True)
+    return remember_texts(Texts.concatenate(texts), Ragged.concatenate(labels), data.vocabulary.tokenizer)
+
+
+def fit_mixture(reranker: Reranker, evidence: Evidence, probabilities: np.ndarray, labels: Ragged) -> Mixture:
+    """The weights, by logistic regression on the candidates of held-out texts.
+
+    Labels of a text with the same words always come first, whatever the regression says of how probable they are: what
+    was taught is known. It says little, because few held-out texts have such a text.
+    """
+    hits = is_relevant(evidence.ids, labels, reranker.n_labels)
+    there = evidence.ids >= 0
+    word_scores = reranker.word_scores(evidence.rows, evidence.ids)[there]
+    first, frequency = log_odds(probabilities[there]), reranker.arrays()["frequencies"][evidence.ids[there]]
+    known = evidence.known[there]
+    other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
+    named = evidence.names[there]
+    columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
+    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
+    return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
+
+
+def no_words(n_labels: int, n_features: int) -> Arrays:
+    """The arrays of a re-ranker whose labels have no words."""
+    nothing = np.zeros(0, np.int32), np.zeros(0, np.float32), np.zeros(n_labels, np.float32)
+    return paged_weights(np.zeros(n_labels + 1, np.int64), *nothing, n_features)
 
 
 def learn_word_weights(

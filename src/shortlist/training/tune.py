@@ -9,6 +9,7 @@ import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant, reliability
 from shortlist.model.model import Model
+from shortlist.stages.calibration import N_RANKED, Calibration
 from shortlist.training.build import Build
 from shortlist.training.calibrate import fit_calibration
 
@@ -19,7 +20,8 @@ log = logging.getLogger("shortlist")
 MAX_LOSS, MAX_PESSIMISTIC_LOSS = 0.1, 0.2
 SEARCH_STEP = 0.7
 N_EXAMPLES = 8
-RANKS = 5  # labels per text whose scores are calibrated
+RANKS = N_RANKED
+CALIBRATED_RANKS = 5  # labels per text whose scores are calibrated
 MAX_8_BIT_LOSS = 0.2  # points of P@1 without a warning
 
 
@@ -39,22 +41,25 @@ def tune(model: Model, build: Build) -> None:
         model.facts["search_effort"] = choose_search(model, build)
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids).items()}
-    model.calibration, model.facts["calibration"] = calibrate(ids, scores, build)
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, model.known_share(data.held_out_raw), build)
     model.facts["storage"] = cost_of_8_bits(model, build)
     if build.options.get("store_examples", False) and dataset.features is None:
         rows = np.linspace(0, len(data.held_out_texts) - 1, N_EXAMPLES).astype(int)
         model.facts["examples"] = [data.held_out_texts[int(i)] for i in dict.fromkeys(rows.tolist())]
 
 
-def calibrate(ids: np.ndarray, scores: np.ndarray, build: Build) -> tuple[Any, dict[str, Any]]:
+def calibrate(
+    ids: np.ndarray, scores: np.ndarray, known: np.ndarray, build: Build
+) -> tuple[Calibration | None, dict[str, Any]]:
     """A calibration fitted on the labels predicted for held-out texts, and what to say of it in the card."""
-    present = ids >= 0
-    hits = is_relevant(ids, build.data.held_out_labels, build.data.n_labels)[present]
-    calibration, errors, calibrated = fit_calibration(scores[present], hits)
+    scores = np.where(ids >= 0, scores, 0)
+    hits = is_relevant(ids, build.data.held_out_labels, build.data.n_labels)[:, :CALIBRATED_RANKS]
+    calibration, errors, calibrated = fit_calibration(scores, hits, known)
+    there = ids[:, :CALIBRATED_RANKS] >= 0
     facts = {
         "method": "none" if calibration is None else calibration.method,
         "errors": {method: round(error, 4) for method, error in errors.items()},
-        "table": reliability(calibrated, hits),
+        "table": reliability(calibrated[there], hits[there]),
     }
     return calibration, facts
 

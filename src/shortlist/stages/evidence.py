@@ -1,0 +1,89 @@
+"""What the re-ranker knows beside scores: the names of labels, and which texts it was taught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr, gather_positions
+from shortlist.kernels.evidence import hash_bags
+from shortlist.lazy import sparse
+from shortlist.text.texts import Texts
+from shortlist.text.tokenizer import Tokenizer
+
+EVIDENCE_SPEC = {
+    "frequencies": ArraySpec("float32", ("n_labels",)),
+    "names.indptr": ArraySpec("int64", ("n_features+1",), indptr="n_in_names"),
+    "names.labels": ArraySpec("int32", ("n_in_names",), below="n_labels"),
+    "names.weights": ArraySpec("uint8", ("n_in_names",)),
+    "taught.hashes": ArraySpec("uint64", ("n_taught",)),
+    "taught.indptr": ArraySpec("int64", ("n_taught+1",), indptr="n_taught_pairs"),
+    "taught.labels": ArraySpec("int32", ("n_taught_pairs",), below="n_labels"),
+}
+
+
+class Evidence(NamedTuple):
+    """What is known about the candidates of some texts (arrays are texts × K).
+
+    ids       the candidates: those that were given, and further ones behind them; -1 for none
+    rows      the lexical features of the texts
+    names     similarity of each candidate's name and the text
+    known     whether the candidate is a label of a training text with the same words
+    is_known  whether there is such a text
+    """
+
+    ids: np.ndarray
+    rows: Ragged
+    names: np.ndarray
+    known: np.ndarray
+    is_known: np.ndarray
+
+
+def index_names(names: sparse.csr_array) -> Arrays:
+    """For each lexical feature the labels whose names have it, from one row of features per label."""
+    by_feature = sparse.csr_array(names.T)
+    by_feature.sort_indices()
+    return {
+        "names.indptr": by_feature.indptr.astype(np.int64),
+        "names.labels": by_feature.indices.astype(np.int32),
+        "names.weights": np.rint(255 * np.minimum(by_feature.data, 1)).astype(np.uint8),
+    }
+
+
+def remember_texts(texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -> Arrays:
+    """The labels of texts by a hash of their words, so that no text needs to be stored.
+
+    Texts with the same words, in any order, are one entry. It has the labels that at least half of them have.
+    """
+    hashes, entry_of_text = np.unique(hashes_of(texts, tokenizer), return_inverse=True)
+    n_texts = np.bincount(entry_of_text, minlength=len(hashes))
+    pairs = np.column_stack([entry_of_text[labels.row_ids], labels.values])
+    pairs, votes = np.unique(pairs, axis=0, return_counts=True)
+    kept = pairs[(2 * votes >= n_texts[pairs[:, 0]]) & (hashes[pairs[:, 0]] != 0)]
+    return {
+        "taught.hashes": hashes,
+        "taught.indptr": counts_to_indptr(np.bincount(kept[:, 0], minlength=len(hashes))),
+        "taught.labels": kept[:, 1].astype(np.int32),
+    }
+
+
+def taught_labels(arrays: Arrays, texts: Sequence[str], tokenizer: Tokenizer) -> Ragged:
+    """The labels of the training texts that have the same words as each text."""
+    known, indptr = arrays["taught.hashes"], arrays["taught.indptr"]
+    if not len(known):
+        return Ragged(np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32))
+    hashes = hashes_of(texts, tokenizer)
+    entries = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    positions, new_indptr = gather_positions(indptr, entries)
+    found = Ragged(new_indptr, arrays["taught.labels"][positions])
+    is_same = known[entries] == hashes
+    return found if is_same.all() else found.keep(np.repeat(is_same, found.counts))
+
+
+def hashes_of(texts: Any, tokenizer: Tokenizer) -> np.ndarray:
+    words, ends, counts = tokenizer.split_texts(Texts.from_strings(texts))
+    hashes = np.empty(len(counts), np.uint64)
+    hash_bags(words, ends, counts, hashes)
+    return hashes
