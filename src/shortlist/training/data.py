@@ -53,8 +53,10 @@ class TrainingData:
         self.n_train, self.label_frequencies = len(train), np.bincount(self.labels.values, minlength=dataset.n_labels)
         self.name_ids = inputs[len(dataset) :]
         if len(self.names) and options.get("label_texts", False):
-            log.info("learning from the names of %s labels, too", f"{len(self.named):,}")
-            copies = np.tile(np.arange(len(self.named)), COPIES_OF_NAMES)
+            # A label that occurs in held-out texts only would give itself away there.
+            learnt = np.flatnonzero(self.label_frequencies[self.named])
+            log.info("learning from the names of %s labels, too", f"{len(learnt):,}")
+            copies = np.tile(learnt, COPIES_OF_NAMES)
             self.texts = Texts.concatenate([self.texts, self.names.take(copies)])
             self.inputs = Ragged.concatenate([self.inputs, self.name_ids.take(copies)])
             labels_of_names = Ragged(np.arange(len(copies) + 1), self.named[copies])

@@ -46,19 +46,19 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     features = LexicalFeatures.fit(data.texts, data.vocabulary, data.word_ids)
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
-    fixed = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf, **names_index(data, features)}
+    idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
     def reranker_of(weights: Arrays, labels: Ragged, taught: Arrays) -> Reranker:
-        frequencies = np.log1p(np.bincount(labels.values, minlength=n_labels)).astype(np.float32)
-        arrays = {**weights, **fixed, **taught, "frequencies": frequencies}
-        return Reranker(arrays, config, data.vocabulary, features.ngrams)
+        counts = np.bincount(labels.values, minlength=n_labels)
+        evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": np.log1p(counts, dtype="f4")}
+        return Reranker({**weights, **idf, **evidence}, config, data.vocabulary, features.ngrams)
 
     # What is suggested by name must be told apart, too.
-    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, taught_texts(data, 0))
-    no_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
-    candidates = blank.gather_rows(Ragged.from_csr(rows), no_taught, candidates).ids
+    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, taught_texts(data, False))
+    nothing_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
+    candidates = blank.gather_rows(Ragged.from_csr(rows), nothing_taught, candidates).ids
     weights = learn_word_weights(rows, data.labels, n_labels, candidates, options.C)
-    reranker = reranker_of(weights, data.labels, taught_texts(data, len(data.texts)))
+    reranker = reranker_of(weights, data.labels, taught_texts(data, False))
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
@@ -74,31 +74,34 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
         all_ids = np.concatenate([candidates, _padded(evidence.ids, candidates.shape[1], -1)])
         weights = learn_word_weights(rows, labels, n_labels, all_ids, options.C)
-    return reranker_of(weights, labels, taught_texts(data, len(data.texts), held_out=True))
+    return reranker_of(weights, labels, taught_texts(data, True))
 
 
-def names_index(data: TrainingData, features: LexicalFeatures) -> Arrays:
-    """The names of labels, by their lexical features."""
+def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> Arrays:
+    """The names of labels that are learnt, by their lexical features.
+
+    The others occur in held-out texts only. A label that is known by name and never seen would give itself away there.
+    """
     names = sparse.csr_array((0, features.n_features), dtype=np.float32)
-    if len(data.names):
-        names = features.transform(data.names, data.name_ids)
+    named = np.flatnonzero(is_learnt[data.named])
+    if len(named):
+        names = features.transform(data.names.take(named), data.name_ids.take(named))
     of_labels = np.zeros(data.n_labels, np.int64)
-    of_labels[data.named] = np.diff(names.indptr)
+    of_labels[data.named[named]] = np.diff(names.indptr)
     indptr = counts_to_indptr(of_labels)
     return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
 
 
-def taught_texts(data: TrainingData, n_texts: int, held_out: bool = False) -> Arrays:
-    """The labels of the first training texts by their words, and of held-out texts; names are texts, too."""
+def taught_texts(data: TrainingData, held_out: bool) -> Arrays:
+    """The labels of training texts by their words; if wanted, of held-out texts and of names, too."""
     if data.dataset.features is not None:
         return remember_texts([], Ragged.from_lists([]), Tokenizer())
-    parts = [(data.texts[:n_texts], data.labels[:n_texts])]
-    if n_texts:
-        parts.append((data.names, Ragged(np.arange(len(data.named) + 1), data.named)))
+    texts, labels = data.texts, data.labels
     if held_out:
-        parts.append((data.held_out_texts, data.held_out_labels))
-    texts, labels = zip(*parts, strict=True)
-    return remember_texts(Texts.concatenate(texts), Ragged.concatenate(labels), data.vocabulary.tokenizer)
+        labels_of_names = Ragged(np.arange(len(data.named) + 1), data.named)
+        texts = Texts.concatenate([texts, data.held_out_texts, data.names])
+        labels = Ragged.concatenate([labels, data.held_out_labels, labels_of_names])
+    return remember_texts(texts, labels, data.vocabulary.tokenizer)
 
 
 def fit_mixture(reranker: Reranker, evidence: Evidence, probabilities: np.ndarray, labels: Ragged) -> Mixture:
