@@ -7,21 +7,13 @@ from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES
 from shortlist.recipes.options import count, fraction
 from shortlist.recipes.recipe import Recipe
 
-# Given features are good to begin with: a coarser task and fewer epochs keep what they know (docs/lab-book.md).
-SURROGATE = {
-    "n_clusters": count(
-        "n_clusters",
-        lambda size: min(max(-(-size.n_labels // 8), 1), 65_536),
-        "clusters, groups or labels of the surrogate task",
-        "labels / 8, at most 65,536",
-    ),
-    "n_surrogate_epochs": count(
-        "n_surrogate_epochs",
-        lambda size: round(min(max(16 * size.scale**-0.5, 4), 30)),
-        "passes over the texts in which the features are learnt",
-        "16 / √(texts / 10,000), 4 to 30",
-    ),
-}
+# Given features are good to begin with: fewer epochs keep what they know.
+N_SURROGATE_EPOCHS = count(
+    "n_surrogate_epochs",
+    lambda size: round(min(max(16 * size.scale**-0.5, 4), 30)),
+    "passes over the texts in which the features are learnt",
+    "16 / √(texts / 10,000), 4 to 30",
+)
 DEEPXML_FEATURES = Recipe(
     name="deepxml-features",
     summary="dense features and a hidden layer that learns on top of them, in DeepXML's modules",
@@ -31,7 +23,7 @@ DEEPXML_FEATURES = Recipe(
     phases=DEEPXML_PHASES,
     options=(
         *HELD_OUT_OPTIONS,
-        *(SURROGATE.get(option.name, option) for option in DEEPXML_OPTIONS),
+        *(N_SURROGATE_EPOCHS if option.name == "n_surrogate_epochs" else option for option in DEEPXML_OPTIONS),
         count("hidden_size", 512, "size of the hidden layer"),
         fraction("dropout", 0.5, "share of the features that is dropped at random"),
         *RUN,

@@ -53,11 +53,18 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": np.log1p(counts, dtype="f4")}
         return Reranker({**weights, **idf, **evidence}, config, data.vocabulary, features.ngrams)
 
-    # What is suggested by name must be told apart, too.
-    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, taught_texts(data, False))
-    nothing_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
-    candidates = blank.gather_rows(Ragged.from_csr(rows), nothing_taught, candidates).ids
-    weights = learn_word_weights(rows, data.labels, n_labels, candidates, options.C)
+    def learn(rows: sparse.csr_array, labels: Ragged, candidates: np.ndarray) -> Arrays:
+        """Labels that names suggest must be told apart, too; and so must labels that are no candidates so far."""
+        blank = reranker_of(no_words(n_labels, features.n_features), labels, taught_texts(data, False))
+        nothing_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
+        candidates = blank.gather_rows(Ragged.from_csr(rows), nothing_taught, candidates).ids
+        unseen = np.flatnonzero(np.bincount(data.labels.values, minlength=n_labels) == 0)
+        if len(unseen):
+            drawn = np.random.default_rng(options.seed).choice(unseen, (len(candidates), 1))
+            candidates = np.hstack([candidates, drawn.astype(np.int32)])
+        return learn_word_weights(rows, labels, n_labels, candidates, options.C)
+
+    weights = learn(rows, data.labels, candidates)
     reranker = reranker_of(weights, data.labels, taught_texts(data, False))
     if not len(data.held_out):
         return reranker
@@ -72,8 +79,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
         held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
-        all_ids = np.concatenate([candidates, _padded(evidence.ids, candidates.shape[1], -1)])
-        weights = learn_word_weights(rows, labels, n_labels, all_ids, options.C)
+        weights = learn(rows, labels, np.concatenate([candidates, _padded(ids, candidates.shape[1], -1)]))
     return reranker_of(weights, labels, taught_texts(data, True))
 
 
