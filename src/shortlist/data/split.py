@@ -23,6 +23,7 @@ from shortlist.errors import DataError, OptionError
 from shortlist.kernels.ragged import first_in_row
 from shortlist.kernels.strings import StringTable
 from shortlist.lazy import sparse
+from shortlist.tables import wrapped
 from shortlist.text.same_words import same_words
 
 log = logging.getLogger("shortlist")
@@ -110,12 +111,13 @@ def split(
         held_out_labels_not_in_train=len(np.setdiff1d(held_out, merged.labels.values[is_train_pair])),
     )
     if moved:
-        log.warning(
-            "keep_labels moved %s held-out texts (%.1f %%) to training, because no other training text has one of "
-            "their labels. In use, a model meets such texts and misses these labels. Scores on the held-out texts are "
-            "too high: P@1 by up to %.1f points.",
-            f"{moved:,}", 100 * result.moved_share, 100 * result.moved_share,
-        )  # fmt: skip
+        percent = f"{100 * result.moved_share:.1f}"
+        flattery = (
+            f"keep_labels moved {moved:,} held-out texts ({percent} %) to training, because no other training text has "
+            "one of their labels. In use, a model meets such texts and misses these labels. Scores on the held-out "
+            f"texts are therefore too high: P@1 by up to {percent} points."
+        )
+        log.warning("%s", wrapped(flattery))
     return result
 
 
