@@ -109,7 +109,7 @@ def metrics_table(table: Table, ks: Iterable[int], cells: Mapping[str, str], cei
                 rows.append([AT_MOST, *(f"{ceilings[name]:.2f}" for name in names)])
     text = table(["%", *(f"@{k}" for k in ks)], rows)
     if any(row[0] == AT_MOST for row in rows):
-        text += "\n\nat most: the value of a perfect ranking. A text with 2 labels has a P@5 of at most 40."
+        text += "\n\nat most: the value of a perfect ranking. With 2 labels, P@5 is at most 40."
     return text
 
 
@@ -223,7 +223,8 @@ def _unknown_notes(aligned: Aligned, ranked: np.ndarray) -> list[str]:
     if aligned.id_of_name is None or not len(unknown):
         return []
     example = list(aligned.id_of_name)[int(unknown[0])]
-    return [f"Predicted labels that occur neither in the truth nor in training: {len(unknown):,}, such as {example!r}."]
+    where = "not in the truth" if aligned.frequencies is None else "neither in the truth nor in training"
+    return [f"Predicted labels that occur {where}: {len(unknown):,}, such as {example!r}."]
 
 
 def _order_notes(predictions: Any, truth: Any) -> list[str]:
