@@ -44,6 +44,19 @@ def test_the_seed_decides_the_folds(data):
     assert first.values == again.values != other.values
 
 
+def test_the_recipe_gets_the_seed_too(data, monkeypatch):
+    seeds = []
+
+    def train(part, recipe, **options):
+        seeds.append(options.get("seed"))
+        return shortlist.train(part, "centroid")
+
+    monkeypatch.setattr("shortlist.training.cross_validation.train", train)
+    shortlist.cross_validate(data, "astec", folds=2, seed=7)
+    shortlist.cross_validate(data, "popular", folds=2, seed=7)
+    assert seeds == [7, 7, None, None]
+
+
 def test_what_cannot_be_is_refused(data, tmp_path):
     with pytest.raises(OptionError, match="folds=1"):
         shortlist.cross_validate(data, folds=1)

@@ -60,7 +60,7 @@ class Splits:
         is_random = "test" not in found
         if is_random:
             both = split(train, test=TEST_FRACTION, seed=seed)
-            train, test = both.train.without_unused_labels(), both.test
+            train, test = both.train, both.test
         else:
             test = read(source, "test", **reading)
         leaks = find_leaks(test, train)

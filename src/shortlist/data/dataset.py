@@ -185,7 +185,9 @@ class Dataset:
 
     def without_unused_labels(self) -> Dataset:
         """The same texts with only the labels that occur."""
-        return self.relabelled([self.label_names[i] for i in np.flatnonzero(self.label_frequencies)])
+        used = np.flatnonzero(self.label_frequencies)
+        kept = self.relabelled([self.label_names[i] for i in used])
+        return kept if self.label_features is None else replace(kept, label_features=self.label_features[used])
 
     def write(self, path: str | Path, format: str | None = None, **options: Any) -> None:
         """Write the data set to a file or folder. The name tells the format unless `format` is given.

@@ -33,7 +33,11 @@ TRAIN, VALIDATION, TEST = range(3)
 
 @dataclass(frozen=True)
 class Split:
-    """The parts, with the same label names, and how they were made."""
+    """The parts, and how they were made.
+
+    The training part has only the labels that occur in it: recipes learn from the names of labels, too, and must not
+    see those of labels that are new in the test part.
+    """
 
     train: Dataset
     validation: Dataset
@@ -102,7 +106,7 @@ def split(
     is_train_pair = part[merged.labels.row_ids] == TRAIN
     held_out = np.unique(merged.labels.values[~is_train_pair])
     result = Split(
-        train=merged.take(part == TRAIN),
+        train=merged.take(part == TRAIN).without_unused_labels(),
         validation=merged.take(part == VALIDATION),
         test=merged.take(part == TEST),
         merged_texts=len(dataset) - len(merged),
