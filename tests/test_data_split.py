@@ -61,9 +61,9 @@ def test_keep_labels_says_by_how_much_it_flatters(caplog):
     parts = split(rows, test=0.2, seed=1, keep_labels=True)
     assert len(parts.test) + parts.moved_to_train == 20
     assert parts.moved_share == parts.moved_to_train / 20 > 0
-    percent = f"{100 * parts.moved_share:.1f}"
-    assert f"moved {parts.moved_to_train} held-out texts ({percent} %)" in caplog.text
-    assert f"P@1 by up to {percent} points" in " ".join(caplog.text.split())
+    said, percent = " ".join(caplog.text.split()), 100 * parts.moved_share
+    assert f"moved {parts.moved_to_train} held-out texts ({percent:.1f} %)" in said
+    assert f"P@1 by up to {percent:.1f} % of its value, which is {percent / 2:.1f} points if P@1 is 50" in said
 
 
 def test_nothing_is_said_if_nothing_had_to_move(caplog):

@@ -59,8 +59,8 @@ class CrossValidation(Tabular):
         pairs = 100 * np.mean([one.unseen_pairs / max(one.pairs, 1) for one in overlaps])
         return [
             f"Mean ± standard deviation over {n_folds} folds. Each of {n_folds} models was trained on the texts of "
-            f"{n_folds - 1} folds and measured on those of the other. The folds are random; texts with the same words "
-            "are in one fold.",
+            f"{n_folds - 1} folds and measured on those of the other. The folds are random"
+            + ("." if overlaps[0].leaks is None else "; texts with the same words are in one fold."),
             f"Unseen labels: on average, {labels:.1f} % of the test labels, in {pairs:.1f} % of the (text, label) "
             f"pairs, do not occur in training. {COUNTED[overlaps[0].unseen]}",
         ]
