@@ -160,7 +160,9 @@ def _tf_idf(datasets: dict[str, Dataset]) -> dict[str, Any]:
 @click.option("--time", help="Hold out the latest texts, by the time in this field.")
 @click.option("--group", help="Keep texts with the same value of this field in one part.")
 @click.option("--stratified", is_flag=True, help="Divide the texts of every label as evenly as possible.")
-@click.option("--keep-labels", is_flag=True, help="Move texts to train until it has every label. This flatters.")
+@click.option(
+    "--keep-labels", is_flag=True, help="Move texts to train until it has every label. Scores are then too high."
+)
 @click.option(
     "--to", type=click.Choice(OUTPUT_FORMATS), default="jsonl.gz", show_default=True, help="Format of the parts."
 )
