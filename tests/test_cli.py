@@ -226,6 +226,68 @@ def test_split_by_time_prints_the_times_of_the_parts(run, tmp_path):
     assert "train: 2024-01-01 to 2024-01-08; test: 2024-01-09 to 2024-01-10" in done.stdout
 
 
+def test_split_says_how_many_labels_are_not_in_train(run, tmp_path):
+    rows = [{"text": f"t{i}", "labels": [f"only {i}"], "author": str(i % 5)} for i in range(10)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("data", "split", tmp_path / "pairs.jsonl", tmp_path / "plain")
+    assert "held-out labels without a text in train: 2 of 2 (100.0 %)" in done.stdout
+    done = run("data", "split", tmp_path / "pairs.jsonl", tmp_path / "grouped", "--group", "author")
+    assert done.exit_code == 0, done.output
+    test = [int(text[1:]) % 5 for text in library.read(tmp_path / "grouped", "test").texts]
+    assert len(test) == 2 and len(set(test)) == 1
+    assert run("data", "split", tmp_path / "pairs.jsonl", tmp_path / "even", "--stratified").exit_code == 0
+    for extra in (["--keep-labels"], ["--stratified"], ["--time", "text"]):
+        done = run("data", "split", tmp_path / "pairs.jsonl", tmp_path / "no", "--group", "author", *extra)
+        assert (done.exit_code, "choose one" in done.stderr) == (2, True)
+    assert not (tmp_path / "no").exists()
+
+
+def test_keep_labels_warns_on_the_command_line(run, tmp_path, caplog):
+    rows = [{"text": f"t{i}", "labels": [f"only {i}"]} for i in range(10)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = run("data", "split", tmp_path / "pairs.jsonl", tmp_path / "parts", "--keep-labels")
+    assert "there is no test part: too few texts, or their labels were needed in train" in done.stderr
+    assert "P@1 by up to 100.0 % of its value" in " ".join(caplog.text.split())
+
+
+def test_evaluate_states_leaks_and_unseen_labels_unasked(run, pairs, tmp_path):
+    parts, model = tmp_path / "parts", tmp_path / "model"
+    run("data", "split", pairs, parts, "--to", "jsonl")
+    first = json.loads((parts / "train.jsonl").read_text().splitlines()[0])
+    with (parts / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"text": first["text"].upper(), "labels": ["new"]}) + "\n")
+    run("train", parts, "--out", model)
+    done = run("evaluate", model, parts)
+    assert "Unseen labels: 1 of 5 test labels" in done.stdout and "WARNING, leaks: 1 of 9 test texts" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    done = run("evaluate", model, parts, "--drop-leaks")
+    assert "They were left out." in " ".join(done.stdout.split()) and "texts: 8" in done.stdout
+    done = run("evaluate", model, parts / "test.jsonl")
+    assert "Leaks and unseen labels: not known" in done.stdout
+    done = run("evaluate", model, parts / "test.jsonl", "--drop-leaks")
+    assert (done.exit_code, "--train" in done.stderr) == (2, True)
+
+
+def test_cross_validation(run, pairs, tmp_path):
+    done = run("evaluate", "--folds", "4", pairs, "--recipe", "centroid", "--set", "min_count=2")
+    assert done.exit_code == 0, done.output
+    assert "100.00 ± 0.00" in done.stdout and "over 4 folds" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    found = json.loads(run("evaluate", "--folds", "4", pairs, "--recipe", "centroid", "-k", "1", "--json").stdout)
+    assert found["values"]["P@1"] == 100 and found["deviations"]["P@1"] == 0 and len(found["folds"]) == 4
+    for wrong, message in (
+        (["--folds", "4", pairs], "--recipe"),
+        (["--folds", "4", pairs, pairs, "--recipe", "centroid"], "leave out a second argument"),
+        (["--folds", "4", pairs, "--recipe", "centroid", "--drop-leaks"], "leave out --drop-leaks"),
+        (["--folds", "1", pairs, "--recipe", "centroid"], "from 2 to 40 folds"),
+        ([pairs, pairs, "--recipe", "centroid"], "leave out --recipe"),
+        ([pairs, pairs, "--set", "min_count=2"], "leave out --set"),
+        ([pairs], "or set --folds"),
+    ):
+        done = run("evaluate", *wrong)
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output
+
+
 def test_a_part_too_small_to_be_there_is_mentioned(run, tmp_path):
     (tmp_path / "one.jsonl").write_text('{"text": "a", "labels": ["x"]}\n')
     assert "there is no test part" in run("data", "split", tmp_path / "one.jsonl", tmp_path / "parts").stderr

@@ -93,6 +93,7 @@ def test_table(done):
     table = (Path(done.out) / "table.md").read_text()
     assert "| centroid:min_count=2 | **" in table
     assert "words shuffled" in table and "240 training texts, 59 test texts" in table
+    assert "| at most |" in table and "Unseen labels: 1 of " in table and "leaks: " in table.lower()
 
 
 def test_stored_entries_do_not_run_again(done, caplog):

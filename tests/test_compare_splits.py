@@ -24,6 +24,27 @@ def test_parts_without_common_labels_are_refused(tmp_path):
         Splits.read(str(tmp_path), 0)
 
 
+def test_without_a_test_part_the_split_is_plain(tmp_path):
+    rows = [f'{{"text": "text {i}", "labels": ["a", "only {i}"]}}\n' for i in range(50)]
+    (tmp_path / "pairs.jsonl").write_text("".join(rows))
+    splits = Splits.read(str(tmp_path / "pairs.jsonl"), 0)
+    assert (len(splits.train), len(splits.test)) == (40, 10)
+    assert splits.overlap.unseen_labels == 10 and splits.train.n_labels == 41
+    assert "10 of 11 test labels (90.9 %)" in splits.facts()["notes"][0]
+
+
+def test_leaks_are_stated_or_dropped(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "red hat", "labels": ["hat"]}\n')
+    (tmp_path / "test.jsonl").write_text(
+        '{"text": "Red hat!", "labels": ["hat"]}\n{"text": "a hat", "labels": ["hat"]}\n'
+    )
+    splits = Splits.read(str(tmp_path), 0)
+    assert len(splits.test) == 2 and "WARNING, leaks: 1 of 2 test texts" in splits.facts()["notes"][1]
+    dropped = Splits.read(str(tmp_path), 0, drop_leaks=True)
+    assert list(dropped.test.texts) == ["a hat"] and "They were left out" in dropped.facts()["notes"][1]
+    assert dropped.fingerprint() != splits.fingerprint()
+
+
 @pytest.mark.slow
 def test_peers_get_our_words(tmp_path):
     splits = Splits.read(str(write_data(tmp_path / "data")), 0)

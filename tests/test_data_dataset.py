@@ -73,3 +73,9 @@ def test_fingerprint_ignores_times_and_the_report(dataset):
 
 def test_an_empty_data_set_has_a_fingerprint():
     assert len(shortlist.read([]).fingerprint()) == 16
+
+
+def test_label_features_follow_the_labels_that_occur():
+    data = shortlist.read([("x", ["a"]), ("y", ["b"])])
+    data.label_features = np.asarray([[1.0], [2.0]])
+    assert data.take([1]).without_unused_labels().label_features.tolist() == [[2.0]]

@@ -247,6 +247,85 @@ def test_labels_without_training_texts_have_a_propensity():
     assert sum(one.labels for one in found.quantiles) == len(NAMES) + 1
 
 
+# Unseen labels, leaks and ceilings are stated
+
+
+def test_the_share_of_unseen_labels_is_stated():
+    train = dataset([["ant"], ["bee"], ["ant"]])
+    counted = evaluate(PREDICTED, TRUTH, train=train)
+    # cat, dog and fox, of five labels; three pairs of six.
+    assert (counted.overlap.unseen_labels, counted.overlap.labels) == (3, 5)
+    assert (counted.overlap.unseen_pairs, counted.overlap.pairs) == (3, 6)
+    assert "3 of 5 test labels (60.0 %)" in counted.overlap_notes[0] and "They count:" in counted.overlap_notes[0]
+    ignored = evaluate(PREDICTED, TRUTH, train=train, unseen="ignore")
+    assert "3 of 6 (text, label) pairs (50.0 %). They do not count." in ignored.overlap_notes[0]
+    assert ignored.to_json()["overlap"]["unseen_pairs"] == 3
+    assert (
+        "All test labels occur in training." in evaluate(PREDICTED, TRUTH, train=dataset(TRAIN)).to_json()["notes"][0]
+    )
+
+
+def test_what_is_not_known_is_said():
+    assert "not known without the training data" in evaluate(PREDICTED, TRUTH).table()
+    assert "Leaks: not known" in evaluate(PREDICTED, TRUTH, train=dataset(TRAIN)).table()  # there are no texts
+
+
+def leaky_parts():
+    train = dataset(TRAIN, texts=[f"training text {i}" for i in range(8)])
+    return train, dataset(TRUTH, texts=["new", "Training  text 3!", "training text", "training-text 5"])
+
+
+def test_leaks_are_a_warning():
+    train, test = leaky_parts()
+    found = evaluate(PREDICTED, test, train=train)
+    assert found.overlap.leaks == 2 and found.texts == 4
+    assert "WARNING, leaks: 2 of 4 test texts (50.0 %)" in found.overlap_notes[1]
+    clean = evaluate(PREDICTED, test, train=dataset(TRAIN, texts=["other"] * 8))
+    assert "Leaks: none." in clean.overlap_notes[1]
+
+
+def test_leaks_can_be_dropped():
+    train, test = leaky_parts()
+    pairs = [(2, "ant"), (3, "ant")]  # rows of the given texts
+    found = evaluate(PREDICTED, test, train=train, drop_leaks=True, filter_pairs=pairs)
+    expected = evaluate([PREDICTED[0], PREDICTED[2]], [TRUTH[0], TRUTH[2]], train=train, filter_pairs=[(1, "ant")])
+    assert found.values == expected.values and (found.texts, found.left_out) == (2, 0)
+    assert found.overlap.labels == 2 and "2 of 4 test texts (50.0 %)" in found.overlap_notes[1]
+    assert "They were left out." in found.overlap_notes[1]
+    for truth, training in ((TRUTH, train), (test, None), (test, dataset(TRAIN))):
+        with pytest.raises(OptionError, match="drop_leaks needs the texts of both parts"):
+            evaluate(PREDICTED, truth, train=training, drop_leaks=True)
+
+
+def test_ceilings_by_hand():
+    found = evaluate(PREDICTED, TRUTH, k=(1, 5))  # 2, 1, 0 and 3 labels
+    assert found.ceilings["P@5"] == pytest.approx(100 * (2 + 1 + 0 + 3) / 5 / 4)
+    assert found.ceilings["R@1"] == pytest.approx(100 * (1 / 2 + 1 + 0 + 1 / 3) / 4)
+    assert found.ceilings["N@5"] == pytest.approx(75)  # a text without labels counts as a miss
+    lines = [line.split() for line in found.table().splitlines()]
+    assert lines[2] == ["at", "most", "75.00", "30.00"]
+
+
+def test_no_ceiling_is_shown_where_all_can_be_reached():
+    table = evaluate([["ant"]], [["ant"]], k=1).table()
+    assert "at most" not in table
+
+
+@given(st.data())
+def test_no_ranking_is_above_the_ceiling_and_the_best_one_reaches_it(data):
+    rows = st.lists(st.integers(0, 5), unique=True)
+    n = data.draw(st.integers(1, 5))
+    predictions = data.draw(st.lists(rows, min_size=n, max_size=n))
+    truth = data.draw(st.lists(rows, min_size=n, max_size=n))
+    frequencies = np.asarray([9, 7, 5, 3, 2, 1])
+    found = evaluate(predictions, truth, train=(frequencies, 20))
+    rarest_first = [sorted(row, key=lambda label: frequencies[label]) for row in truth]
+    best = evaluate(rarest_first, truth, train=(frequencies, 20))
+    for name, ceiling in found.ceilings.items():
+        assert found[name] <= ceiling + 1e-9
+        assert best[name] == pytest.approx(ceiling)
+
+
 # Wrong arguments
 
 

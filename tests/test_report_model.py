@@ -41,6 +41,21 @@ class TestOneModel:
         assert one.entry.robustness == again.entry.robustness
         assert one.examples != other.examples
 
+    def test_states_leaks_and_can_drop_them(self, parts, centroid):
+        train = parts[0]
+        new = [(f"{text} again", parts[1].labels_of(row)) for row, text in enumerate(parts[1].texts)]
+        test, leaky = shortlist.read(new), shortlist.read([*new, (train.texts[0].upper(), train.labels_of(0))])
+        found = measure_model(centroid, leaky, train)
+        assert f"WARNING, leaks: 1 of {len(leaky)} test texts" in " ".join(found.overlap_notes)
+        page = shortlist.model_report(centroid, leaky, train).to_markdown()
+        assert "WARNING, leaks" in page and "| at most |" in page
+        dropped = measure_model(centroid, leaky, train, drop_leaks=True)
+        assert (
+            dropped.n_texts == len(test) and dropped.entry.scores == measure_model(centroid, test, train).entry.scores
+        )
+        assert "They were left out." in dropped.overlap_notes[1]
+        assert "not known" in measure_model(centroid, leaky).overlap_notes[0]
+
     def test_finds_mistakes_and_bad_labels(self):
         data = [("red shoes", ["shoes"]), ("red shoes sale", ["shoes"]), ("blue hat", ["hats"])] * 4
         model = shortlist.train(data, recipe="centroid")

@@ -23,6 +23,7 @@ _HOMES = {
     "evaluate": "shortlist.evaluation",
     "model_report": "shortlist.report",
     "train": "shortlist.training.train",
+    "cross_validate": "shortlist.training.cross_validation",
     "load": "shortlist.model",
     "CustomEncoder": "shortlist.recipes",
     "Option": "shortlist.recipes",
@@ -54,6 +55,7 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "__version__",
+    "cross_validate",
     "describe",
     "evaluate",
     "get_recipe",
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from shortlist.recipes import CustomEncoder, Option, Published, Recipe, get_recipe, list_recipes, register
     from shortlist.report import model_report
     from shortlist.text import Tokenizer, Vocabulary
+    from shortlist.training.cross_validation import cross_validate
     from shortlist.training.train import train
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
+from textwrap import fill
 
 Rows = Sequence[Sequence[str]]
 Table = Callable[[Sequence[str], Rows], str]
@@ -25,6 +26,11 @@ class Tabular(ABC):
 
     def to_markdown(self) -> str:
         return self._render(markdown)
+
+
+def wrapped(text: str) -> str:
+    """A paragraph for a terminal of 80 columns; paths and options are not broken."""
+    return fill(text, 80, break_long_words=False, break_on_hyphens=False)
 
 
 def plain(header: Sequence[str], rows: Rows) -> str:

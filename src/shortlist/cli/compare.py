@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import reading_options
+from shortlist.cli.reading import drop_leaks_option, reading_options
 from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
@@ -38,6 +38,7 @@ POSITIVE = click.FloatRange(0, min_open=True)
     help="Threads for training and bulk prediction.  [default: all cores]",
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
+@drop_leaks_option
 @click.option("--robustness", is_flag=True, help="Also predict perturbed test texts.")
 @click.option(
     "--latency-texts",
@@ -56,10 +57,10 @@ def compare(
 ) -> None:
     """Train recipes and other tools on SOURCE, and compare them on its test part.
 
-    SOURCE is a folder with a train and a test part. Of any other data set, a fifth of the texts is held out. A recipe
-    may have options (astec:dropout=0.3) or be an ensemble (astec*3). The other tools run in a separate Python, which
-    `make peers` sets up; those that are not installed are skipped. Each entry runs in its own process, so a crash or
-    an exceeded limit affects that entry only. Results are stored in OUT (report.html, table.md, summary.json,
+    SOURCE is a folder with a train and a test part. Of any other data set, a fifth of the texts is held out at random.
+    A recipe may have options (astec:dropout=0.3) or be an ensemble (astec*3). The other tools run in a separate Python,
+    which `make peers` sets up; those that are not installed are skipped. Each entry runs in its own process, so a crash
+    or an exceeded limit affects that entry only. Results are stored in OUT (report.html, table.md, summary.json,
     entries/). If interrupted, run the same command to resume.
 
     \b

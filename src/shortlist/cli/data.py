@@ -157,7 +157,12 @@ def _tf_idf(datasets: dict[str, Dataset]) -> dict[str, Any]:
 @click.option("--test", default=0.2, show_default=True, help="Fraction of texts in the test part.")
 @click.option("--validation", default=0.0, show_default=True, help="Fraction of texts in the validation part.")
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
-@click.option("--time", help="Field of a time; holds out the latest texts.")
+@click.option("--time", help="Hold out the latest texts, by the time in this field.")
+@click.option("--group", help="Keep texts with the same value of this field in one part.")
+@click.option("--stratified", is_flag=True, help="Divide the texts of every label as evenly as possible.")
+@click.option(
+    "--keep-labels", is_flag=True, help="Move texts to train until it has every label. Scores are then too high."
+)
 @click.option(
     "--to", type=click.Choice(OUTPUT_FORMATS), default="jsonl.gz", show_default=True, help="Format of the parts."
 )
@@ -168,19 +173,22 @@ def split(
     out: str,
     test: float,
     validation: float,
-    seed: int,
     time: str | None,
+    group: str | None,
     to: str,
     out_label_separator: str,
     reading: dict[str, Any],
+    **options: Any,
 ) -> None:
     """Split SOURCE into train, validation and test files in the folder OUT.
 
-    Identical texts are merged first. Unless you split by time, every label of a held-out part also occurs in train.
+    The texts are split at random, or in one of three other ways: --time, --group or --stratified. Identical texts are
+    merged first, and texts that differ only in case, punctuation or spacing stay in one part, except with --time.
 
     \b
     shortlist data split pairs.jsonl parts/ --test 0.1 --validation 0.1
     shortlist data split log.csv parts/ --time date
+    shortlist data split papers.csv parts/ --group author
     """
     from shortlist.data.split import split as split_data
 
@@ -188,8 +196,8 @@ def split(
         raise OptionError(f"{out} exists and is not an empty folder; choose a new one.")
     if parts_in(source):
         raise DataError(f"{source} already has parts: {', '.join(parts_in(source))}.")
-    dataset = read_and_warn(source, None, {**reading, "time": time})
-    result = split_data(dataset, test=test, validation=validation, seed=seed, by_time=time is not None)
+    dataset = read_and_warn(source, None, {**reading, "time": time, "group": group})
+    result = split_data(dataset, test=test, validation=validation, by_time=time is not None, group=group, **options)
     parts = {"train": result.train, "validation": result.validation, "test": result.test}
     parts = {name: part for name, part in parts.items() if len(part)}
     _write_parts({name: replace(part, times=None) for name, part in parts.items()}, Path(out), to, out_label_separator)
@@ -198,11 +206,12 @@ def split(
         click.echo(f"times of {'; '.join(ranges)}")
     for name, fraction in (("validation", validation), ("test", test)):
         if fraction and name not in parts:
-            click.echo(f"there is no {name} part: too few texts, or their labels were needed in train", err=True)
-    click.echo(
-        f"{result.merged_texts:,} repeated texts merged; {result.moved_to_train:,} texts moved to train to keep their "
-        f"labels there; {result.held_out_labels_not_in_train:,} held-out labels are not in train"
-    )
+            why = "too few texts" + (", or their labels were needed in train" if result.moved_to_train else "")
+            click.echo(f"there is no {name} part: {why}", err=True)
+    click.echo(f"repeated texts merged: {result.merged_texts:,}")
+    n_unseen, n_labels = result.held_out_labels_not_in_train, result.held_out_labels
+    share = f" ({100 * n_unseen / n_labels:.1f} %)" if n_unseen else ""
+    click.echo(f"held-out labels without a text in train: {n_unseen:,} of {n_labels:,}{share}")
 
 
 def _time_range(part: Dataset) -> str:

@@ -8,58 +8,120 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import read_test_and_train, reading_options, unseen_option
+from shortlist.cli.reading import (
+    drop_leaks_option,
+    part_to_read,
+    read_and_warn,
+    read_test_and_train,
+    reading_options,
+    unseen_option,
+)
+from shortlist.cli.train import RECIPE_HELP, set_option, use_recipe
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
+    from shortlist.evaluation import Evaluation
+    from shortlist.training.cross_validation import CrossValidation
 
 
 @click.command()
 @click.argument("predictions", type=click.Path())
-@click.argument("truth", type=click.Path())
-@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and quantiles.")
+@click.argument("truth", type=click.Path(), required=False)
+@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP, leaks and unseen labels.")
 @click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
 @unseen_option
+@drop_leaks_option
 @click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
 @click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
 @click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
 @click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--folds", type=int, help="Cross-validate a recipe on the data with this many folds.")
+@click.option("--recipe", help=f"With --folds: {RECIPE_HELP[0].lower()}{RECIPE_HELP[1:]}")
+@set_option
 @reading_options
 def evaluate(
     predictions: str,
-    truth: str,
+    truth: str | None,
     train_source: str | None,
     ks: str,
+    folds: int | None,
+    recipe: str | None,
     filter_file: str | None,
     as_json: bool,
     reading: dict[str, Any],
-    **options: Any,
+    options: dict[str, Any],
+    **measuring: Any,
 ) -> None:
     """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
 
-    TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities. A file of
-    predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …], "scores": […]}.
+    TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities, leaks and unseen
+    labels. A file of predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …],
+    "scores": […]}.
+
+    With --folds, the only argument is a file of texts and labels, or a folder with a train part. A recipe is trained
+    and measured once per fold.
 
     \b
     shortlist evaluate model/ parts/
     shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
+    shortlist evaluate --folds 5 pairs.jsonl --recipe astec --set n_epochs=5
     """
+    cut = _ranks(ks)
+    result: Evaluation | CrossValidation
+    if folds is not None:
+        refused = {"--train": train_source, "--filter": filter_file}
+        refused |= {f"--{name.replace('_', '-')}": measuring.pop(name) for name in ("intervals", "drop_leaks")}
+        _refuse("--folds splits one data set", {"a second argument": truth, **refused})
+        result = _cross_validate(predictions, folds, recipe, reading, options | measuring | {"k": cut})
+    else:
+        _refuse("without --folds, nothing is trained", {"--recipe": recipe, "--set": options})
+        if truth is None:
+            raise OptionError("give the data to measure on after the predictions or the model, or set --folds.")
+        result = _evaluate(predictions, truth, train_source, cut, filter_file, reading, measuring)
+    click.echo(json.dumps(result.to_json()) if as_json else result.table())
+
+
+def _refuse(why: str, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value:
+            raise OptionError(f"{why}: leave out {name}.")
+
+
+def _cross_validate(
+    source: str, folds: int, recipe: str | None, reading: dict[str, Any], options: dict[str, Any]
+) -> CrossValidation:
+    from shortlist.training.cross_validation import cross_validate
+
+    if recipe is None:
+        raise OptionError("--folds trains a recipe: name it with --recipe, such as --recipe astec.")
+    use_recipe(recipe)
+    return cross_validate(read_and_warn(source, part_to_read(source, "train"), reading), recipe, folds, **options)
+
+
+def _evaluate(
+    predictions: str,
+    truth: str,
+    train_source: str | None,
+    ks: tuple[int, ...],
+    filter_file: str | None,
+    reading: dict[str, Any],
+    measuring: dict[str, Any],
+) -> Evaluation:
     from shortlist.data import Dataset
     from shortlist.data.predictions import read_predictions
     from shortlist.evaluation import evaluate as measure
     from shortlist.evaluation.filters import places_needed
     from shortlist.model.format import is_model
 
-    cut = _ranks(ks)
     if Path(predictions).is_dir() and not is_model(Path(predictions)):
         raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
     truth_data, train_data = read_test_and_train(truth, train_source, reading)
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next ones.
-    places = places_needed(max(cut), filter_pairs)
+    places = places_needed(max(ks), filter_pairs)
     if Path(predictions).is_dir():
         from shortlist.model import load
 
@@ -68,8 +130,9 @@ def evaluate(
         predicted = read_predictions(predictions)
         if not isinstance(predicted, Dataset):
             predicted = _by_label_id(predicted, places, predictions, truth, truth_data)
-    result = measure(predicted, truth_data, train=train_data, k=cut, filter_pairs=filter_pairs, **options)
-    click.echo(json.dumps(result.to_json()) if as_json else result.table())
+    if measuring["drop_leaks"] and train_data is None:
+        raise OptionError("--drop-leaks needs the training data. Add it with --train.")
+    return measure(predicted, truth_data, train=train_data, k=ks, filter_pairs=filter_pairs, **measuring)
 
 
 def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Dataset) -> Dataset:

@@ -104,6 +104,9 @@ def read_test_and_train(test: str, train: str | None, reading: dict[str, Any]) -
     return test_data, None if train is None else read_and_warn(train, part_to_read(train, "train"), reading)
 
 
+drop_leaks_option = click.option(
+    "--drop-leaks", is_flag=True, help="Leave out test texts that also occur in the training data."
+)
 unseen_option = click.option(
     "--unseen",
     type=click.Choice(["count", "ignore"]),

@@ -7,16 +7,18 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import read_test_and_train, reading_options, unseen_option
+from shortlist.cli.reading import drop_leaks_option, read_test_and_train, reading_options, unseen_option
 from shortlist.errors import OptionError
+from shortlist.tables import wrapped
 
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("test", type=click.Path())
-@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and rare labels.")
+@click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP, rare labels and leaks.")
 @click.option("--out", default="report", show_default=True, type=click.Path(), help="Folder for the report.")
 @unseen_option
+@drop_leaks_option
 @click.option("--seed", default=0, show_default=True, help="Random seed for sampling and perturbation.")
 @click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @reading_options
@@ -48,9 +50,12 @@ def report(
         raise OptionError(f"{out} holds a comparison, which has its own report. Choose another folder (--out).")
     loaded = load(model)
     test_data, train_data = read_test_and_train(test, train_source, reading)
-    if options["unseen"] == "ignore" and train_data is None:
-        raise OptionError("--unseen ignore needs the training data. Add it with --train.")
+    for option, is_set in (("--unseen ignore", options["unseen"] == "ignore"), ("--drop-leaks", options["drop_leaks"])):
+        if is_set and train_data is None:
+            raise OptionError(f"{option} needs the training data. Add it with --train.")
     found = measure_model(loaded, test_data, train_data, name=Path(model).resolve().name, **options)
     page = Path(out) / "report.html"
     model_page(found).write(page, page.with_suffix(".md"))
+    for note in found.overlap_notes:
+        click.echo(wrapped(note))
     click.echo(f"{page}: P@1 {found.entry.scores['P@1']:.2f}, median latency {found.entry.ms_p50:.2f} ms")

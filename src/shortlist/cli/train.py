@@ -23,7 +23,7 @@ def option_value(text: str) -> Any:
     return text
 
 
-def _options(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+def read_settings(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for item in given:
         name, equals, value = item.partition("=")
@@ -42,13 +42,22 @@ def use_recipe(name: str) -> None:
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, name]))
 
 
+RECIPE_HELP = "Name of a recipe (see `shortlist recipes`), or package.module:NAME."
+set_option = click.option(
+    "--set",
+    "options",
+    multiple=True,
+    callback=read_settings,
+    metavar="NAME=VALUE",
+    help="Set an option of the recipe. `shortlist recipes RECIPE` lists them.",
+)
+
+
 @click.command()
 @click.argument("source")
-@click.option("--recipe", default="centroid", show_default=True,
-              help="Name of a recipe (see `shortlist recipes`), or package.module:NAME.")  # fmt: skip
+@click.option("--recipe", default="centroid", show_default=True, help=RECIPE_HELP)
 @click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
-@click.option("--set", "options", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help="Set an option of the recipe. `shortlist recipes RECIPE` lists them.")  # fmt: skip
+@set_option
 @click.option("--published", is_flag=True, help="Start from the defaults of the recipe's paper.")
 @click.option("--threads", type=int, help="Number of threads; all cores by default.")
 @click.option("--device", help="cpu, cuda, or auto (CUDA where it is available).")

@@ -62,6 +62,7 @@ class Settings:
     convention     how predictions are measured
     keep_models    whether to keep the recipes' models in OUT/models
     reading        options of `shortlist.read`
+    drop_leaks     whether to leave out test texts that also occur in the training part
     """
 
     source: str
@@ -78,6 +79,7 @@ class Settings:
     convention: Convention = field(default_factory=Convention)
     keep_models: bool = False
     reading: dict[str, Any] = field(default_factory=dict)
+    drop_leaks: bool = False
 
 
 def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) ->
     for name in settings.rerun:
         if name != ALL and name not in {entry.name for entry in settings.entries}:
             raise OptionError(f"cannot rerun {name!r}: it is not among the compared entries.")
-    splits = Splits.read(settings.source, settings.seed, settings.reading)
+    splits = Splits.read(settings.source, settings.seed, settings.reading, settings.drop_leaks)
     packages = [entry.peer.package for entry in settings.entries if entry.peer is not None]
     versions = peer_versions(settings.peers_python, packages) if packages else {}
     store = Store(settings.out)
@@ -246,6 +248,7 @@ class _Comparison:
             latency_texts=settings.latency_texts,
             source=settings.source,
             reading=settings.reading,
+            drop_leaks=settings.drop_leaks,
             fingerprint=self.data_fingerprint,
             recipe=planned.recipe,
             ensemble=planned.ensemble,

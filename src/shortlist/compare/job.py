@@ -38,6 +38,7 @@ class Job(msgspec.Struct):
     peer_data: str = ""
     source: str = ""
     reading: dict[str, Any] = {}
+    drop_leaks: bool = False
     fingerprint: str = ""
     recipe: str = ""
     ensemble: int = 1

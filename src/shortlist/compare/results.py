@@ -37,6 +37,7 @@ class Entry(Measured, msgspec.Struct, kw_only=True):
     run_with: dict[str, Any] = {}  # threads, seed and processor
     scores: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}
+    ceilings: dict[str, float] = {}  # the largest value that any ranking could reach
     by_quantile: list[dict[str, Any]] = []
     robustness: dict[str, Any] = {}
     difference_to_best: dict[str, dict[str, float]] = {}  # by metric; part of the summary only

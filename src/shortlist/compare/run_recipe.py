@@ -35,7 +35,7 @@ BULK_WARM_UP_TEXTS, COUNTED_TEXTS = 100, 1000
 def run(job: Job) -> None:
     """Train, save, load, predict, measure, and write the results."""
     folder = Path(job.folder)
-    splits = Splits.read(job.source, job.seed, job.reading)
+    splits = Splits.read(job.source, job.seed, job.reading, job.drop_leaks)
     if splits.fingerprint() != job.fingerprint:
         raise DataError(f"{job.source} has changed since the comparison started. Start the comparison again.")
     compiling, start = event.TimingListener(), time.perf_counter()

@@ -15,8 +15,9 @@ from shortlist.data.describe import describe
 from shortlist.data.histogram import words_per_text
 from shortlist.data.read import parts_of, read
 from shortlist.data.split import split
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.filters import places_needed
+from shortlist.evaluation.overlap import Overlap, find_leaks
 from shortlist.files import write_folder_atomically
 from shortlist.lazy import sparse
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
@@ -35,7 +36,8 @@ MIN_K, LARGEST_METRIC_K = 10, 5
 class Splits:
     """The training and test part, both over the training labels.
 
-    unseen         labels, pairs and texts of the test part that the training part lacks
+    overlap        unseen labels, and test texts that also occur in the training part
+    unseen_texts   number of test texts without any label that occurs in the training part
     test_as_given  the test part with these
     """
 
@@ -43,11 +45,12 @@ class Splits:
     train: Dataset
     test: Dataset
     is_random: bool  # whether the test part was split off at random
-    unseen: dict[str, int]
+    overlap: Overlap
+    unseen_texts: int
     test_as_given: Dataset
 
     @staticmethod
-    def read(source: str, seed: int, reading: dict[str, Any] | None = None) -> Splits:
+    def read(source: str, seed: int, reading: dict[str, Any] | None = None, drop_leaks: bool = False) -> Splits:
         """Read a folder with train and test; without a test part, hold out a fifth of the texts by the seed."""
         path, reading = Path(source), reading or {}
         found = parts_of(path) if path.is_dir() else []
@@ -60,6 +63,11 @@ class Splits:
             train, test = both.train, both.test
         else:
             test = read(source, "test", **reading)
+        leaks = find_leaks(test, train)
+        if drop_leaks:
+            if leaks is None:
+                raise OptionError(f"{source} has features: only leaks of texts can be found. Leave out --drop-leaks.")
+            test = test.take(~leaks)
         for part, dataset in (("train", train), ("test", test)):
             if not len(dataset.labels.values):
                 raise DataError(f"{source}: no text of the {part} part has a label.")
@@ -69,12 +77,10 @@ class Splits:
         kept = known.labels.keep(train.label_frequencies[known.labels.values] > 0)
         if not len(kept.values):
             raise DataError(f"{source}: no label of the test part occurs in the train part.")
-        unseen = {
-            "labels": int(np.count_nonzero(test.label_frequencies)) - len(np.unique(kept.values)),
-            "pairs": len(test.labels.values) - len(kept.values),
-            "texts": int(np.count_nonzero((kept.counts == 0) & (test.labels.counts > 0))),
-        }
-        return Splits(path.resolve().name, train, known, is_random, unseen, test)
+        frequencies = train.relabelled(test.label_names).label_frequencies
+        overlap = Overlap.count(test.labels, frequencies, leaks, "ignore", drop_leaks)
+        unseen_texts = int(np.count_nonzero((kept.counts == 0) & (test.labels.counts > 0)))
+        return Splits(path.resolve().name, train, known, is_random, overlap, unseen_texts, test)
 
     def fingerprint(self) -> str:
         """A hash of everything that a system learns from or is measured on."""
@@ -113,7 +119,13 @@ class Splits:
             "test_texts": len(test),
             "test_texts_that_count": int(np.count_nonzero(test.labels.counts)),
             "test_part": "split off at random" if self.is_random else "as given",
-            "unseen_in_training": self.unseen,
+            "unseen_in_training": {
+                "labels": self.overlap.unseen_labels,
+                "pairs": self.overlap.unseen_pairs,
+                "texts": self.unseen_texts,
+            },
+            "leaks": self.overlap.leaks,
+            "notes": self.overlap.notes(),
             "labels": n_labels,
             "labels_per_text": float(train.labels.counts.mean()),
             "texts_per_label": len(train.labels.values) / n_labels,

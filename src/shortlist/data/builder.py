@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,15 +33,27 @@ class DatasetBuilder:
         self._labels, self._label_counts = array("i"), array("q")
         self._weights = array("f")  # those after the last weight given are 1
         self._times: list[Any] = []
+        self._groups: defaultdict[str, array] = defaultdict(lambda: array("q"))
+        self._group_ids: defaultdict[Any, int] = defaultdict()
+        self._group_ids.default_factory = self._group_ids.__len__
 
     def add_row(
-        self, text: str, labels: Sequence[str], weights: Sequence[float] | None = None, time: Any = None
+        self,
+        text: str,
+        labels: Sequence[str],
+        weights: Sequence[float] | None = None,
+        time: Any = None,
+        groups: Mapping[str, Any] | None = None,
     ) -> None:
         if weights is not None:
             self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
             self._weights.extend(weights)
         if time is not None:
             self._times.append(time)
+        for field, group in (groups or {}).items():
+            rows = self._groups[field]
+            # A text without a group is a group of its own.
+            rows.append(self._group_ids[len(rows) if group in (None, "") else str(group)])
         self.add_rows([text], labels, [len(labels)])
 
     def add_records(
@@ -74,6 +86,7 @@ class DatasetBuilder:
             labels=labels,
             label_names=list(self._label_ids),
             times=np.asarray(self._times) if self._times else None,
+            groups={field: np.asarray(rows) for field, rows in self._groups.items()},
             report=self.report,
         )
         count_empty_rows(dataset)

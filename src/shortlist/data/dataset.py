@@ -30,6 +30,7 @@ class Dataset:
     features        a matrix with one row per text, for data sets without texts: a numpy array, or sparse (scipy)
     label_features  a matrix with one row per label
     times           one time per text, for splitting by time
+    groups          {field: the number of each text's group}, for splits that keep groups together
     filter_pairs    (text, label) pairs that evaluation ignores
     report          what the reader skipped or found odd
 
@@ -45,6 +46,7 @@ class Dataset:
     features: Any = None
     label_features: Any = None
     times: np.ndarray | None = None
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
     filter_pairs: np.ndarray | None = None
     report: ReadReport = field(default_factory=ReadReport)
 
@@ -54,6 +56,7 @@ class Dataset:
             counts["rows of features"] = self.features.shape[0]
         if self.times is not None:
             counts["times"] = len(self.times)
+        counts |= {f"groups by {name!r}": len(groups) for name, groups in self.groups.items()}
         for what, count in counts.items():
             if count != len(self.texts):
                 raise DataError(f"there are {len(self.texts):,} texts but {count:,} {what}; expected one per text")
@@ -150,6 +153,7 @@ class Dataset:
             labels=self.labels.take(rows),
             features=None if self.features is None else self.features[rows],
             times=None if self.times is None else self.times[rows],
+            groups={name: groups[rows] for name, groups in self.groups.items()},
             filter_pairs=None if self.filter_pairs is None else _take_pairs(self.filter_pairs, rows),
         )
 
@@ -181,7 +185,9 @@ class Dataset:
 
     def without_unused_labels(self) -> Dataset:
         """The same texts with only the labels that occur."""
-        return self.relabelled([self.label_names[i] for i in np.flatnonzero(self.label_frequencies)])
+        used = np.flatnonzero(self.label_frequencies)
+        kept = self.relabelled([self.label_names[i] for i in used])
+        return kept if self.label_features is None else replace(kept, label_features=self.label_features[used])
 
     def write(self, path: str | Path, format: str | None = None, **options: Any) -> None:
         """Write the data set to a file or folder. The name tells the format unless `format` is given.

@@ -18,8 +18,7 @@ from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import FREQUENCY_STEPS, LABEL_STEPS, WORD_STEPS, chart, histogram, side_by_side
 from shortlist.kernels.strings import StringTable
-from shortlist.text.tokenizer import Tokenizer
-from shortlist.text.vocabulary import number_words
+from shortlist.text.same_words import number_sequences
 
 Part = dict[str, Any]
 
@@ -180,12 +179,8 @@ class _TextIds:
         if dataset.features is not None:
             return None
         words, texts, sequences = tables
-        ids = number_words(dataset.texts, Tokenizer(), words)
-        return _TextIds(
-            ids,
-            texts.add(dataset.texts.buffer, dataset.texts.offsets),
-            sequences.add(ids.values.view(np.uint8), ids.indptr * ids.values.itemsize),
-        )
+        ids, numbers = number_sequences(dataset.texts, words, sequences)
+        return _TextIds(ids, texts.add(dataset.texts.buffer, dataset.texts.offsets), numbers)
 
 
 def _describe_part(dataset: Dataset, ids: _TextIds | None) -> Part:

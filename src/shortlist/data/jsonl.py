@@ -37,7 +37,8 @@ def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) 
 
 def _typed_decoder(options: ReadOptions) -> Callable[[bytes], Any] | None:
     """Decodes a line into an object with `text` and `labels`; None if other fields are needed, too."""
-    if options.weights or options.time or options.label_separator or not options.text or not options.labels:
+    needs_more = options.weights or options.time or options.group or options.label_separator
+    if needs_more or not options.text or not options.labels:
         return None
     fields = [("text", str), ("labels", list[str | int])]
     try:

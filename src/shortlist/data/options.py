@@ -18,6 +18,7 @@ class ReadOptions:
     labels           field of the labels; None to read no labels
     weights          field of the label weights, one per label; None for no weights
     time             field of the time, for splitting by time
+    group            field of the group, such as an author: texts of one group can be kept in one part of a split
     label_separator  separator if all labels are in one string; ";" by default in CSV and TSV
     separator        separator of CSV columns; "," for .csv and tab for .tsv by default
     header           whether the first line of a CSV file has the column names; if not, the first column is the text
@@ -32,6 +33,7 @@ class ReadOptions:
     labels: str | None = "labels"
     weights: str | None = None
     time: str | None = None
+    group: str | None = None
     label_separator: str | None = None
     separator: str | None = None
     header: bool = True
@@ -47,10 +49,10 @@ class ReadOptions:
     @property
     def fields(self) -> list[str]:
         """The fields that every record must have."""
-        return [field for field in (self.text, self.labels, self.weights, self.time) if field]
+        return [field for field in (self.text, self.labels, self.weights, self.time, self.group) if field]
 
     def __post_init__(self) -> None:
-        for option in ("text", "labels", "weights", "time"):
+        for option in ("text", "labels", "weights", "time", "group"):
             if getattr(self, option) == "":
                 raise OptionError(f"{option} is empty; give the name of a field, or None for no {option}")
         if self.separator is not None and len(self.separator) != 1:

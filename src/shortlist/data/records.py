@@ -26,8 +26,10 @@ class BadRow(ValueError):
         self.what, self.expected = what, expected
 
 
-def parse_record(record: Any, options: ReadOptions) -> tuple[str, list[str], list[float] | None, Any]:
-    """Text, labels, weights and time of a record."""
+def parse_record(
+    record: Any, options: ReadOptions
+) -> tuple[str, list[str], list[float] | None, Any, dict[str, Any] | None]:
+    """Text, labels, weights, time, and group by the name of its field."""
     check_fields(record, options)
     text = check_text(record[options.text], options.text) if options.text else ""
     labels, weights = _check_labels(record[options.labels], options) if options.labels else ([], None)
@@ -38,7 +40,8 @@ def parse_record(record: Any, options: ReadOptions) -> tuple[str, list[str], lis
         time = time.isoformat()
     if options.time and not isinstance(time, (str, int, float)):
         raise BadRow(f"{options.time!r} is not a time", "a number or an ISO date such as 2024-05-31")
-    return text, labels, weights, time
+    groups = {options.group: check_id(record[options.group], options.group)} if options.group else None
+    return text, labels, weights, time, groups
 
 
 def check_fields(record: Any, options: ReadOptions) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,19 @@ from shortlist.evaluation.metrics import (
     FAMILIES,
     Hits,
     Quantile,
+    ceilings,
     check_k,
     find_hits,
     label_quantiles,
     measure,
     per_text,
+    sort_unique,
 )
+from shortlist.evaluation.overlap import UNKNOWN, Overlap, Unseen, find_leaks
 from shortlist.labels.propensity import propensities
-from shortlist.tables import Table, Tabular
+from shortlist.tables import Table, Tabular, wrapped
+
+AT_MOST = "  at most"
 
 
 @dataclass
@@ -41,6 +46,8 @@ class Evaluation(Tabular):
     notes: list[str] = field(default_factory=list)
     quantiles: list[Quantile] = field(default_factory=list)  # most frequent labels first
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)  # 95 %, by bootstrap
+    ceilings: dict[str, float] = field(default_factory=dict)  # the largest value that any ranking could reach
+    overlap: Overlap | None = None  # None without training data
 
     def __getitem__(self, name: str) -> float:
         try:
@@ -57,14 +64,19 @@ class Evaluation(Tabular):
             "labels": self.labels,
             "values": dict(self.values),
             "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            "at_most": dict(self.ceilings),
             "quantiles": [{name: getattr(one, name) for name in columns} for one in self.quantiles],
-            "notes": list(self.notes),
+            "overlap": None if self.overlap is None else asdict(self.overlap),
+            "notes": [*self.overlap_notes, *self.notes],
         }
 
+    @property
+    def overlap_notes(self) -> list[str]:
+        """What to know about training and test data to read the values."""
+        return [UNKNOWN] if self.overlap is None else self.overlap.notes()
+
     def _render(self, table: Table) -> str:
-        families = [family for family in FAMILIES if f"{family}@{self.k[0]}" in self.values]
-        rows = [[family, *(self._cell(f"{family}@{k}") for k in self.k)] for family in families]
-        parts = [table(["%", *(f"@{k}" for k in self.k)], rows)]
+        parts = [metrics_table(table, self.k, {name: self._cell(name) for name in self.values}, self.ceilings)]
         counts = f"texts: {self.texts:,}   labels in the truth: {self.labels:,}"
         parts.append(counts + (f"   texts left out: {self.left_out:,}" if self.left_out else ""))
         if self.quantiles:
@@ -75,15 +87,30 @@ class Evaluation(Tabular):
                 + [f"{one.contributions[name]:.2f}" for name in names]
                 for title, one in zip(titles, self.quantiles, strict=False)
             ]
-            header = ["labels by frequency", "labels", "mean frequency", *(f"part of {name}" for name in names)]
+            header = ["label frequency", "labels", "mean frequency", *(f"part of {name}" for name in names)]
             parts.append(table(header, rows))
-        return "\n\n".join(parts + self.notes)
+        return "\n\n".join(parts + [wrapped(note) for note in (*self.overlap_notes, *self.notes)])
 
     def _cell(self, name: str) -> str:
         if name not in self.intervals:
             return f"{self.values[name]:.2f}"
         low, high = self.intervals[name]
         return f"{self.values[name]:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def metrics_table(table: Table, ks: Iterable[int], cells: Mapping[str, str], ceilings: Mapping[str, float]) -> str:
+    """One row per kind of metric, followed by the largest value that any ranking could reach, where that is not 100."""
+    rows: list[list[str]] = []
+    for family in FAMILIES:
+        names = [f"{family}@{k}" for k in ks]
+        if names[0] in cells:
+            rows.append([family, *(cells[name] for name in names)])
+            if any(ceilings.get(name, 100) < 100 for name in names):
+                rows.append([AT_MOST, *(f"{ceilings[name]:.2f}" for name in names)])
+    text = table(["%", *(f"@{k}" for k in ks)], rows)
+    if any(row[0] == AT_MOST for row in rows):
+        text += "\n\nat most: the value of a perfect ranking. With 2 labels, P@5 is at most 40."
+    return text
 
 
 def evaluate(
@@ -93,7 +120,8 @@ def evaluate(
     train: Train | None = None,
     k: int | Iterable[int] = DEFAULT_K,
     filter_pairs: Any = None,
-    unseen: Literal["count", "ignore"] = "count",
+    unseen: Unseen = "count",
+    drop_leaks: bool = False,
     a: float = 0.55,
     b: float = 1.5,
     intervals: bool = False,
@@ -112,6 +140,7 @@ def evaluate(
     k             one or more cut-offs
     filter_pairs  (text row, label) pairs that must not count; by default those of a `Dataset` given as truth
     unseen        "ignore" removes labels without training texts from the truth, and texts without any label left
+    drop_leaks    leave out the texts that also occur in the training data. Needs texts: truth and train as `Dataset`
     a, b          propensity model, see `shortlist.labels.propensities`
     intervals     also estimate 95 % intervals by bootstrap over texts, with `resamples` and `seed`
 
@@ -123,11 +152,14 @@ def evaluate(
         raise OptionError(f'unseen must be "count" or "ignore", not {unseen!r}')
     if unseen == "ignore" and train is None:
         raise OptionError('unseen="ignore" needs the training data: give train=')
+    leaks = find_leaks(truth, train)
+    if drop_leaks and leaks is None:
+        raise OptionError("drop_leaks needs the texts of both parts: give truth and train= as Datasets with texts")
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
     aligned = align(read_predictions(predictions), read_truth(truth), train, isinstance(truth, Dataset))
-    true_labels, frequencies = aligned.truth, aligned.frequencies
+    true_labels, frequencies = sort_unique(aligned.truth), aligned.frequencies
     n_texts = len(true_labels)
     pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, n_texts)
     ranked = top_k(aligned.predictions, places_needed(max(ks), pair_rows[:, None]))
@@ -135,6 +167,10 @@ def evaluate(
     if len(pair_rows):
         ranked, true_labels = drop_pairs(ranked, true_labels, pair_rows, aligned.label_ids(pair_labels))
         notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
+    if drop_leaks and leaks is not None:
+        ranked, true_labels = ranked[~leaks], true_labels.take(~leaks)
+    n_tested = len(true_labels)
+    overlap = None if frequencies is None else Overlap.count(true_labels, frequencies, leaks, unseen, drop_leaks)
     if unseen == "ignore" and frequencies is not None:
         true_labels = true_labels.keep(frequencies[true_labels.values] > 0)
         kept = np.flatnonzero(true_labels.counts)
@@ -154,11 +190,13 @@ def evaluate(
         values={name: 100 * value for name, value in measure(hits, ks).items()},
         k=ks,
         texts=hits.n_texts,
-        left_out=n_texts - hits.n_texts,
+        left_out=n_tested - hits.n_texts,
         labels=int(np.count_nonzero(hits.true_counts)),
         hits=hits,
         notes=notes + _prediction_notes(hits, ranked),
         quantiles=[] if frequencies is None else label_quantiles(hits, frequencies, quantile_labels, ks),
+        ceilings={name: 100 * value for name, value in ceilings(hits, ks).items()},
+        overlap=overlap,
     )
     if intervals:
         for name, values in resample(per_text(hits, ks), resamples, seed).items():
@@ -185,7 +223,8 @@ def _unknown_notes(aligned: Aligned, ranked: np.ndarray) -> list[str]:
     if aligned.id_of_name is None or not len(unknown):
         return []
     example = list(aligned.id_of_name)[int(unknown[0])]
-    return [f"Predicted labels that occur neither in the truth nor in training: {len(unknown):,}, such as {example!r}."]
+    where = "not in the truth" if aligned.frequencies is None else "neither in the truth nor in training"
+    return [f"Predicted labels that occur {where}: {len(unknown):,}, such as {example!r}."]
 
 
 def _order_notes(predictions: Any, truth: Any) -> list[str]:

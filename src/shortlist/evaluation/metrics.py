@@ -168,6 +168,19 @@ def measure(hits: Hits, k: int | Iterable[int] = DEFAULT_K) -> dict[str, float]:
     return {name: values[name] for name in names if name in values}
 
 
+def ceilings(hits: Hits, k: int | Iterable[int] = DEFAULT_K) -> dict[str, float]:
+    """Return the largest value that any ranking could reach, between 0 and 1, of the metrics of `per_text`.
+
+    A text with two labels has at most two hits among its first five places.
+    """
+    places = np.arange(len(hits.ranked))[:, None]
+    ideal = Hits(hits.ranked, places < hits.n_true, hits.n_true, hits.true_counts)
+    found = {name: metric.value for name, metric in per_text(ideal, check_k(k)).items()}
+    if hits.gains is not None:  # both are ratios to the best ranking
+        found |= {f"{family}@{one}": float(hits.n_true.any()) for family in ("PSP", "PSN") for one in check_k(k)}
+    return found
+
+
 def label_quantiles(hits: Hits, frequencies: np.ndarray, labels: np.ndarray, ks: Iterable[int]) -> list[Quantile]:
     """Divide labels by training frequency into bins of equal size, most frequent first (Astec, Figure 3).
 

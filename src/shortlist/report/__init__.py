@@ -17,7 +17,7 @@ __all__ = ["Page", "comparison_page", "model_report", "write_comparison"]
 def model_report(model: Model, test: Dataset, train: Dataset | None = None, **options: Any) -> Page:
     """Measure a model on the test part and report how good it is and where it goes wrong.
 
-    The options are those of `measure_model`: `name`, `unseen`, `seed` and `threads`.
+    The options are those of `measure_model`: `name`, `unseen`, `drop_leaks`, `seed` and `threads`.
 
     >>> shortlist.model_report(model, test, train=train).write("report.html", "report.md")  # doctest: +SKIP
     """

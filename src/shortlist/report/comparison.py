@@ -93,6 +93,8 @@ def _scores(ranked: Sequence[Entry], metrics: Sequence[str], with_intervals: boo
             stars = ["", *("*" if p >= SIGNIFICANT else "" for p in p_values)]
             row = [cell._replace(detail=star) for cell, star in zip(row, stars, strict=True)]
         rows.append(row)
+    # The same for all entries, as it depends on the test data alone.
+    rows += sections.ceiling_rows(ranked[0], metrics) if ranked else []
     return {"header": ["", *map(_metric_title, metrics)], "rows": rows}
 
 

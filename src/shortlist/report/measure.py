@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import is_filtered, pair_keys, places_needed
+from shortlist.evaluation.overlap import Unseen, find_leaks
 from shortlist.model.model import Model
 from shortlist.text import Tokenizer
 from shortlist.text.perturb import PERTURBATIONS, perturb
@@ -76,6 +77,7 @@ class Measurements:
     n_left_out: int  # texts whose labels all do not count
     n_timed_texts: int
     words: dict[str, Any] | None  # histogram of words per text
+    overlap_notes: list[str]  # leaks and unseen labels
     notes: list[str]
     missed_labels: list[BadLabel]
     overpredicted_labels: list[BadLabel]
@@ -90,17 +92,19 @@ def measure_model(
     train: Dataset | None = None,
     *,
     name: str = "",
-    unseen: Literal["count", "ignore"] = "count",
+    unseen: Unseen = "count",
+    drop_leaks: bool = False,
     seed: int = 0,
     threads: int | None = None,
 ) -> Measurements:
     """Measure a model on the test part.
 
-    train    training part, for propensities and label frequencies
-    name     name of the model in the report; its title by default
-    unseen   whether labels that do not occur in the training part count as misses or are ignored
-    seed     random seed for samples and perturbed texts
-    threads  number of threads; all cores by default
+    train       training part, for propensities, label frequencies, leaks and unseen labels
+    name        name of the model in the report; its title by default
+    unseen      whether labels that do not occur in the training part count as misses or are ignored
+    drop_leaks  whether to leave out test texts that also occur in the training part
+    seed        random seed for samples and perturbed texts
+    threads     number of threads; all cores by default
     """
     if not len(test) or not len(test.labels.values):
         raise DataError("there is nothing to report on: the test data has no text with a label")
@@ -109,7 +113,12 @@ def measure_model(
     start = time.perf_counter()
     predicted = model.predict_dataset(test, places_needed(K, test.filter_pairs), threads)
     seconds = time.perf_counter() - start
-    result = evaluate(predicted, test, train=train, unseen=unseen, intervals=True, seed=seed)
+    texts_per_second = len(test) / seconds
+    result = evaluate(predicted, test, train=train, unseen=unseen, drop_leaks=drop_leaks, intervals=True, seed=seed)
+    if drop_leaks:
+        leaks = find_leaks(test, train)
+        assert leaks is not None  # evaluate has refused data without texts
+        test, predicted = test.take(~leaks), predicted.take(~leaks)
     timed = rng.choice(len(test), min(LATENCY_TEXTS, len(test)), replace=False).tolist()
     inputs = [test.texts[row] if test.features is None else test.features[[row]] for row in timed]
     predict = model.predict if test.features is None else model.rank
@@ -123,10 +132,11 @@ def measure_model(
         name=name or model.title,
         scores=result.values,
         intervals=result.intervals,
+        ceilings=result.ceilings,
         by_quantile=contributions(result),
         ms_p50=latency["ms_p50"],
         ms_p99=latency["ms_p99"],
-        bulk_texts_per_second=len(test) / seconds,
+        bulk_texts_per_second=texts_per_second,
         model_bytes=model.card.get("size_bytes"),
         # An ensemble shows the training of its first member.
         curves=model.records,
@@ -148,7 +158,8 @@ def measure_model(
         n_left_out=result.left_out,
         n_timed_texts=len(timed),
         words=words,
-        notes=result.notes + _unknown_labels(ranking),
+        overlap_notes=result.overlap_notes,
+        notes=result.notes + (_unknown_labels(ranking) if train is None else []),
         missed_labels=_missed_labels(ranking),
         overpredicted_labels=_overpredicted_labels(ranking),
         confusions=_confusions(ranking),
@@ -163,12 +174,16 @@ def _robustness(
     """Scores on a sample of the texts: the original ones, and perturbed in each way."""
     sample = test.take(np.sort(np.random.default_rng(seed).permutation(len(test))[:ROBUSTNESS_TEXTS]))
     texts = list(sample.texts)
+    # Without its texts: looking for leaks once is enough.
+    frequencies = None
+    if train is not None:
+        frequencies = dict(zip(train.label_names, train.label_frequencies.tolist(), strict=True)), len(train)
     scores: dict[str, Any] = {"texts": len(sample)}
     for how in ("original", *PERTURBATIONS):
         if how != "original":
             sample.texts = perturb(texts, how, seed, model.tokenizer)
         try:
-            result = evaluate(model.predict_dataset(sample, K, threads), sample, train=train, unseen=unseen)
+            result = evaluate(model.predict_dataset(sample, K, threads), sample, train=frequencies, unseen=unseen)
         except DataError:  # no label of the sample occurs in the training part
             return {}
         scores[how] = result.values

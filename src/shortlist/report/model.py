@@ -42,8 +42,10 @@ def _tiles(entry: Entry) -> list[tuple[str, str, str]]:
     for metric in ("P@1", "P@5", "PSP@1", "PSP@5", "R@5"):
         if metric in entry.scores:
             interval = entry.intervals.get(metric)
-            detail = f"95%: {interval[0]:.1f} to {interval[1]:.1f}" if interval else ""
-            tiles.append((metric, f"{entry.scores[metric]:.1f} %", detail))
+            details = [f"95%: {interval[0]:.1f} to {interval[1]:.1f}"] if interval else []
+            if entry.ceilings.get(metric, 100) < 100:
+                details.append(f"at most {entry.ceilings[metric]:.1f}")
+            tiles.append((metric, f"{entry.scores[metric]:.1f} %", ", ".join(details)))
     tiles.append(("Latency", f"{entry.ms_p50:.2f} ms", f"p99: {entry.ms_p99:.2f} ms"))
     tiles.append(("In bulk", f"{entry.bulk_texts_per_second:,.0f}", "texts per second"))
     if entry.model_bytes:
@@ -61,6 +63,7 @@ def _accuracy(entry: Entry) -> Data:
             plots.append(bars(shown, MEANINGS[family].split(":")[0]))
             meanings.append(MEANINGS[family])
             rows.append([f"{family}@k", *(score_cell(entry, metric) for metric in metrics)])
+            rows += sections.ceiling_rows(entry, metrics)
     return {"header": ["", *(f"k = {k}" for k in KS)], "rows": rows, "plots": plots, "meanings": " ".join(meanings)}
 
 

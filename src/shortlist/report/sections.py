@@ -68,6 +68,12 @@ def score_cell(entry: Entry, metric: str, best: float | None = None) -> Cell:
     return Cell(value, value is not None and best is not None and value >= best, detail)
 
 
+def ceiling_rows(entry: Entry, metrics: Sequence[str]) -> list[list[Any]]:
+    """A row with the largest values that any ranking could reach; none if they are all 100."""
+    ceilings = [entry.ceilings.get(metric) for metric in metrics]
+    return [["at most", *ceilings]] if any(value is not None and value < 100 for value in ceilings) else []
+
+
 def ranked_bars(given: Iterable[Bar], title: str, digits: int = 1) -> list[Markup]:
     """A plot with the highest bar on top; no plot without bars."""
     ordered = sorted(given, key=lambda bar: -bar.value)
