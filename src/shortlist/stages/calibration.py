@@ -9,11 +9,12 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec
 from shortlist.errors import ModelError
-from shortlist.odds import CLIP, expit, log_odds
+from shortlist.odds import expit, log_odds
 from shortlist.stages.stage import Stage
 
 # A text's best labels, which tell how sure a model is of one of them.
 N_RANKED = 10
+MIN_OTHERS = 0.01  # less than this is rounding, or might as well be
 N_POINTS = 129
 PLACES = expit(np.linspace(-8, 8, N_POINTS))  # where curves have their points
 
@@ -82,5 +83,5 @@ class Calibration(Stage):
 def calibration_columns(scores: np.ndarray, known: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
     """What probabilities are computed from (texts × K × 3): see `Calibration`."""
     total = np.clip((scores if best is None else best)[:, :N_RANKED], 0, 1).sum(axis=1, keepdims=True)
-    others = np.log(np.maximum(total - np.clip(scores, 0, 1), CLIP))
+    others = np.log(np.maximum(total - np.clip(scores, 0, 1), MIN_OTHERS))
     return np.stack([log_odds(scores), others, np.broadcast_to(known[:, None], scores.shape)], axis=2)

@@ -11,6 +11,7 @@ from shortlist.stages.calibration import PLACES, Calibration, calibration_column
 # Fewer predictions than this say too little to change scores by.
 MIN_PAIRS = 200
 N_STEPS = 32  # of the isotonic curve
+MAX_STEEPNESS = 4.0  # where all is clear, as in tests, steeper ones would enlarge differences of rounding
 
 
 def fit_calibration(
@@ -48,7 +49,7 @@ def fit_weights(scores: np.ndarray, hits: np.ndarray, known: np.ndarray) -> Cali
     weights = np.array(fit_logistic(columns, hits.ravel(), start))
     if weights[1] > 0:  # it would change the order of labels
         weights = np.insert(fit_logistic(columns[:, [0, 2]], hits.ravel(), start[[0, 2, 3]]), 1, 0.0)
-    weights[0] = max(weights[0], 0.0)
+    weights[0] = np.clip(weights[0], 0, MAX_STEEPNESS)
     return Calibration.of_curves("logistic", [weights], [PLACES])
 
 

@@ -71,9 +71,15 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
     evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
     probabilities = pipeline.with_more(pipeline.encoder.encode(data.held_out_inputs), probabilities, evidence.ids)
+    odds = np.empty(evidence.ids.shape, np.float32)
+    half = np.arange(len(ids)) % 2 == 0
+    for fitted, left in ((half, ~half), (~half, half)):
+        reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels, fitted)
+        odds[left] = reranker.log_odds(evidence, probabilities)[left]
+    # What it will be like on new texts: each half as ranked by the weights of the other half.
+    build.held_out_ranked = best_of(evidence.ids, odds, RANKS)
     reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
     log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
-    build.held_out_ranked = best_of(evidence.ids, reranker.log_odds(evidence, probabilities), RANKS)
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
@@ -110,14 +116,21 @@ def taught_texts(data: TrainingData, held_out: bool) -> Arrays:
     return remember_texts(texts, labels, data.vocabulary.tokenizer)
 
 
-def fit_mixture(reranker: Reranker, evidence: Evidence, probabilities: np.ndarray, labels: Ragged) -> Mixture:
-    """The weights, by logistic regression on the candidates of held-out texts.
+def fit_mixture(
+    reranker: Reranker,
+    evidence: Evidence,
+    probabilities: np.ndarray,
+    labels: Ragged,
+    texts: np.ndarray | slice = slice(None),
+) -> Mixture:
+    """The weights, by logistic regression on the candidates of held-out texts, or of some of them.
 
     Labels of a text with the same words always come first, whatever the regression says of how probable they are: what
     was taught is known. It says little, because few held-out texts have such a text.
     """
     hits = is_relevant(evidence.ids, labels, reranker.n_labels)
-    there = evidence.ids >= 0
+    there = np.zeros(evidence.ids.shape, bool)
+    there[texts] = evidence.ids[texts] >= 0
     word_scores = reranker.word_scores(evidence.rows, evidence.ids)[there]
     first, frequency = log_odds(probabilities[there]), reranker.arrays()["frequencies"][evidence.ids[there]]
     known = evidence.known[there]
