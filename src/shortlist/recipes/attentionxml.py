@@ -34,7 +34,7 @@ ATTENTIONXML_PUBLISHED = {
     "max_vocabulary": Published(500_000, "AttentionXML, experiments: 500,000 words"),
     "max_words": Published(500, "AttentionXML, experiments: texts are cut after 500 words"),
     "group_by_length": Published(False, PROGRAM),
-    "label_texts": Published(False, "AttentionXML §3: texts only"),
+    "label_texts": Published("never", "AttentionXML §3: texts only"),
     "reranker": Published(False, "AttentionXML §3: no re-ranker"),
     "tune_search": Published(False, "AttentionXML §3: always the C best nodes"),
     "n_epochs": _published(30, 10, TABLE),

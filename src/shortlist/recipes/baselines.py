@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import STOP_WORDS, THREADS, VALIDATION_FRACTION
-from shortlist.recipes.options import count, flag
+from shortlist.recipes.common import LABEL_TEXTS, STOP_WORDS, THREADS, VALIDATION_FRACTION
+from shortlist.recipes.options import count
 from shortlist.recipes.recipe import Recipe
 
 POPULAR = Recipe(
@@ -25,7 +25,7 @@ CENTROID = Recipe(
     options=(
         count("min_count", 1, "leave out words with fewer occurrences"),
         STOP_WORDS,
-        flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
+        LABEL_TEXTS,
         count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
         VALIDATION_FRACTION,
         THREADS,

@@ -45,12 +45,22 @@ DROPOUT = fraction(
 )
 VALIDATION_FRACTION = fraction(
     "validation_fraction",
-    lambda size: min(0.05, 5000 / size.n_texts),
-    "share of the texts that is held out for early stopping, calibration and search effort",
-    "0.05, at most 5,000 texts",
+    lambda size: min(max(0.05, min(0.1, 500 / size.n_texts)), 5000 / size.n_texts),
+    "share of the texts that is held out: they decide what counts how much, and show what scores mean",
+    "0.05; more, up to 0.1, where that is less than 500 texts; at most 5,000 texts",
 )
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
 
+LABEL_TEXTS = replace(
+    choice(
+        "label_texts",
+        "auto",
+        "whether the names of labels are further texts, where they are words and not codes: auto: if they help "
+        "centroids to find the labels of held-out texts",
+        ("auto", "always", "never"),
+    ),
+    aliases=((True, "always"), (False, "never")),
+)
 STOP_WORDS = Option("stop_words", (str, list), "", "words to ignore: a list, or the name of a language")
 
 RERANKER_OPTIONS = (
@@ -125,7 +135,7 @@ TEXT_OPTIONS = (
         "32; the longest row of sparse features",
     ),
     flag("group_by_length", True, "make batches of texts of about equal length, which is faster; false: at random"),
-    flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
+    LABEL_TEXTS,
     *RERANKER_OPTIONS,
     flag("store_examples", False, "store some held-out texts in the model card, for people to try"),
     *HELD_OUT_OPTIONS,

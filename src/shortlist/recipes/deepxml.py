@@ -150,7 +150,7 @@ WORDS_PUBLISHED = {
         "500; the longest row of sparse features",
     ),
     "group_by_length": Published(False, "program: batches at random"),
-    "label_texts": Published(False, "DeepXML §4: label features are beyond its scope"),
+    "label_texts": Published("never", "DeepXML §4: label features are beyond its scope"),
     "patience": Published(1000, "program: all epochs"),
     "tune_search": Published(False, "DeepXML A.1: efS as given"),
 }

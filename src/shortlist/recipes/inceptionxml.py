@@ -80,7 +80,7 @@ ENCODER_PUBLISHED = {
     "max_vocabulary": _by_size("InceptionXML A.2, Table 5", 66_666, 91_414, 185_479, 165_431),
     "max_words": Published(32, "InceptionXML §3"),
     "group_by_length": Published(False, "program: batches at random"),
-    "label_texts": Published(False, "InceptionXML §2: labels are numeric identifiers"),
+    "label_texts": Published("never", "InceptionXML §2: labels are numeric identifiers"),
     "channels": Published(32, "InceptionXML §4.1: p = 32"),
     "attention": Published(True, "InceptionXML §4.1"),
     "attention_value": Published("vectors", "InceptionXML §4.1: v = E(x)ᵀ; program: query"),

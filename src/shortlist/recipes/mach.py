@@ -41,7 +41,7 @@ MACH_PUBLISHED = {
     **WORDS_PUBLISHED,
     **MLP_PUBLISHED,
     "tune_search": Published(False, "MACH §2: all labels are scored"),
-    "label_texts": Published(False, "MACH §2: labels are classes without names"),
+    "label_texts": Published("never", "MACH §2: labels are classes without names"),
     "reranker": Published("none", "MACH §2: the mean over repetitions"),
     "n_repetitions": Published(32, "MACH, program: R = 32; DeepXML §5: 32 learners"),
     "n_buckets": Published(

@@ -86,7 +86,7 @@ LIGHTXML_PUBLISHED = {
     "weight_decay": Published(0.01, f"{SETTINGS}; the program decays label rows, too"),
     "max_words": _by_labels(PROGRAM, 512, 128),
     "group_by_length": Published(False, "program: batches at random"),
-    "label_texts": Published(False, "LightXML: no label features"),
+    "label_texts": Published("never", "LightXML: no label features"),
     "reranker": Published("none", "LightXML: no re-ranker"),
     "patience": Published(1000, f"{PROGRAM}: all epochs"),
     "tune_search": Published(False, f"{PROGRAM}: the top K"),

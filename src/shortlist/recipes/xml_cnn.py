@@ -13,7 +13,7 @@ CNN_PUBLISHED = {
     **{name: ENCODER_PUBLISHED[name] for name in ("vector_init", "split", "stop_words", "group_by_length")},
     "max_vocabulary": Published(30_000, "XML-CNN §4: the 30,000 most frequent words"),
     "max_words": Published(500, "XML-CNN §4: texts of 500 words, padded or cut"),
-    "label_texts": Published(False, "XML-CNN §3: labels have no names"),
+    "label_texts": Published("never", "XML-CNN §3: labels have no names"),
     "channels": Published(
         lambda size: 128 if size.n_labels <= 50_000 else 32,
         "XML-CNN §4: 128 feature maps on small data sets, 32 on large ones",

@@ -18,7 +18,7 @@ from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, remember_texts
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
-from shortlist.text import LexicalFeatures, Tokenizer
+from shortlist.text import LexicalFeatures, Tokenizer, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
@@ -106,7 +106,7 @@ def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.nda
 
 def taught_texts(data: TrainingData, held_out: bool) -> Arrays:
     """The labels of training texts by their words; if wanted, of held-out texts and of names, too."""
-    if data.dataset.features is not None:
+    if not isinstance(data.vocabulary, Vocabulary):  # features have no words to compare
         return remember_texts([], Ragged.from_lists([]), Tokenizer())
     texts, labels = data.texts, data.labels
     if held_out:
