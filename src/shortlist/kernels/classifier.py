@@ -102,3 +102,27 @@ def blend_odds(logits, cosines, votes, of_logit, of_cosine, of_votes, bias, leas
             odds[i] = of_logit * logits[i] + of_cosine * cosines[i] + of_votes * vote + bias
         else:
             odds[i] = -np.inf
+
+
+@kernel
+def calibrated(scores, total, known, weights, curves, places, surest, min_others, probabilities):
+    """The mean of several calibrations (see `Calibration`); `total` is the sum of each text's best scores."""
+    last = len(places) - 1
+    for text in range(len(scores)):
+        for i in range(scores.shape[1]):
+            score = min(max(scores[text, i], surest), 1 - surest)
+            odds = math.log(score / (1 - score))
+            others = math.log(max(total[text] - min(max(scores[text, i], 0), 1), min_others))
+            sum_ = 0.0
+            for j in range(len(weights)):
+                z = weights[j, 0] * odds + weights[j, 1] * others + weights[j, 2] * known[text] + weights[j, 3]
+                guess = 1 / (1 + math.exp(-min(max(z, -30.0), 30.0)))
+                if guess <= places[0]:
+                    sum_ += curves[j, 0]
+                elif guess >= places[last]:
+                    sum_ += curves[j, last]
+                else:
+                    after = np.searchsorted(places, guess)
+                    share = (guess - places[after - 1]) / (places[after] - places[after - 1])
+                    sum_ += curves[j, after - 1] + share * (curves[j, after] - curves[j, after - 1])
+            probabilities[text, i] = sum_ / len(weights)

@@ -9,7 +9,8 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec
 from shortlist.errors import ModelError
-from shortlist.odds import expit, log_odds
+from shortlist.kernels.classifier import calibrated
+from shortlist.odds import CLIP, expit, log_odds
 from shortlist.stages.stage import Stage
 
 # A text's best labels, which tell how sure a model is of one of them.
@@ -69,19 +70,24 @@ class Calibration(Stage):
         known  the share of each text's words that the model knows
         best   the scores of each text's best labels (texts × `N_RANKED`), if they are not the first of `scores`
         """
-        columns = calibration_columns(scores, known, best)
-        sums = np.zeros(scores.shape)
-        for weights, curve in zip(self._weights, self._curves, strict=True):
-            sums += np.interp(expit(columns @ weights[:3] + weights[3]), PLACES, curve)
-        return (sums / len(self._weights)).astype(np.float32)
+        scores = np.ascontiguousarray(scores, np.float32)
+        total = total_of_best(scores if best is None else best)
+        probabilities = np.empty(scores.shape, np.float32)
+        fitted = self._weights, self._curves, PLACES
+        calibrated(scores, total, known, *fitted, np.float32(CLIP), MIN_OTHERS, probabilities)
+        return probabilities
 
     def multiply_adds(self) -> float:
         """Nothing worth counting."""
         return 0.0
 
 
-def calibration_columns(scores: np.ndarray, known: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
+def total_of_best(scores: np.ndarray) -> np.ndarray:
+    """The sum of the scores of each text's best labels, which come first."""
+    return np.clip(scores[:, :N_RANKED], 0, 1).sum(axis=1)
+
+
+def calibration_columns(scores: np.ndarray, known: np.ndarray) -> np.ndarray:
     """What probabilities are computed from (texts × K × 3): see `Calibration`."""
-    total = np.clip((scores if best is None else best)[:, :N_RANKED], 0, 1).sum(axis=1, keepdims=True)
-    others = np.log(np.maximum(total - np.clip(scores, 0, 1), MIN_OTHERS))
+    others = np.log(np.maximum(total_of_best(scores)[:, None] - np.clip(scores, 0, 1), MIN_OTHERS))
     return np.stack([log_odds(scores), others, np.broadcast_to(known[:, None], scores.shape)], axis=2)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr, gather_positions
+from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
 from shortlist.kernels.top_k import top_columns
@@ -21,8 +21,6 @@ from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import N_GRAPHS, GraphSizes, NeighbourIndex
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec
 from shortlist.stages.stage import Stage, finite_number, whole_number, with_n_labels, with_prefix, without_prefix
-
-TEXTS_PER_BLOCK = 64  # whose candidates' centres are in memory at once
 
 
 class Candidates(NamedTuple):
@@ -158,7 +156,9 @@ class CentreIndex(Protocol):
     def search(
         self, queries: np.ndarray, k: int, n_searched: int, ordered: bool = True
     ) -> tuple[np.ndarray, np.ndarray]: ...
-    def take(self, ids: np.ndarray) -> np.ndarray: ...
+    def cosines_of(
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+    ) -> None: ...
     def multiply_adds(self, n_searched: int) -> float | None: ...
     def arrays(self) -> Arrays: ...
 
@@ -305,18 +305,9 @@ class NearestLabels(CandidateStage):
 
     def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
         queries = normalize_rows(features)
-        cosines, votes = np.full(ids.shape, -1, np.float32), np.zeros(ids.shape, np.float32)
+        cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
         bounds, centres = self._centres_of_labels
-        for begin in range(0, len(ids), TEXTS_PER_BLOCK):
-            texts, columns = np.nonzero(ids[begin : begin + TEXTS_PER_BLOCK] >= 0)
-            texts += begin
-            positions, indptr = gather_positions(bounds, ids[texts, columns])
-            similar = np.einsum(
-                "ij,ij->i", self._centres.take(centres[positions]), queries[np.repeat(texts, np.diff(indptr))]
-            )
-            has_centre = np.diff(indptr) > 0
-            best = np.maximum.reduceat(similar, indptr[:-1][has_centre]) if has_centre.any() else similar[:0]
-            cosines[texts[has_centre], columns[has_centre]] = best
+        self._centres.cosines_of(queries, np.ascontiguousarray(ids), bounds, centres, cosines)
         if self._texts is not None:
             found = self.find(features, n_searched)
             assert found.ids is not None

@@ -14,7 +14,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.kernels.candidates import search_cells
+from shortlist.kernels.candidates import cosines_of_labels, search_cells
 from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
 ONE_CELL_UP_TO = 2048  # vectors
@@ -110,9 +110,12 @@ class CellIndex:
         """An eighth of the cells has nearly all neighbours, and training does not miss the others."""
         return max(1, len(self.cells) // 8)
 
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        """The vectors with these ids."""
-        return self.vectors[self._places[ids]]
+    def cosines_of(
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+    ) -> None:
+        """The cosines of unit queries and the nearest of each label's vectors: see `cosines_of_labels`."""
+        vectors = self.vectors
+        cosines_of_labels(queries, ids, bounds, centres, self._places, vectors.values, vectors.scales, cosines)
 
     @cached_property
     def _places(self) -> np.ndarray:

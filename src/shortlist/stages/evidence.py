@@ -18,7 +18,7 @@ EVIDENCE_SPEC = {
     "names.indptr": ArraySpec("int64", ("n_features+1",), indptr="n_in_names"),
     "names.labels": ArraySpec("int32", ("n_in_names",), below="n_labels"),
     "names.weights": ArraySpec("uint8", ("n_in_names",)),
-    "taught.hashes": ArraySpec("uint64", ("n_taught",)),
+    "taught.hashes": ArraySpec("int64", ("n_taught",)),
     "taught.indptr": ArraySpec("int64", ("n_taught+1",), indptr="n_taught_pairs"),
     "taught.labels": ArraySpec("int32", ("n_taught_pairs",), below="n_labels"),
 }
@@ -75,15 +75,16 @@ def taught_labels(arrays: Arrays, texts: Sequence[str], tokenizer: Tokenizer) ->
     if not len(known):
         return Ragged(np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32))
     hashes = hashes_of(texts, tokenizer)
-    entries = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    positions, new_indptr = gather_positions(indptr, entries)
-    found = Ragged(new_indptr, arrays["taught.labels"][positions])
+    entries = np.minimum(known.searchsorted(hashes), len(known) - 1)
     is_same = known[entries] == hashes
-    return found if is_same.all() else found.keep(np.repeat(is_same, found.counts))
+    if not is_same.any():
+        return Ragged(np.zeros(len(hashes) + 1, np.int64), np.zeros(0, np.int32))
+    positions, new_indptr = gather_positions(indptr, entries)
+    return Ragged(new_indptr, arrays["taught.labels"][positions]).keep(np.repeat(is_same, np.diff(new_indptr)))
 
 
 def hashes_of(texts: Any, tokenizer: Tokenizer) -> np.ndarray:
     words, ends, counts = tokenizer.split_texts(Texts.from_strings(texts))
     hashes = np.empty(len(counts), np.uint64)
     hash_bags(words, ends, counts, hashes)
-    return hashes
+    return hashes.view(np.int64)

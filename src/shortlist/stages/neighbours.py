@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortlist.arrays import Arrays
+from shortlist.arrays import Arrays, gather_positions
 from shortlist.errors import DataError, MissingExtraError, ModelError, OptionError
+from shortlist.kernels.candidates import cosines_of_labels
 from shortlist.kernels.threads import n_threads
 from shortlist.kernels.top_k import top_columns
 
@@ -148,6 +149,17 @@ class NeighbourIndex:
         n = len(self._graphs)
         vectors = [self._graphs[i % n].reconstruct(i // n) for i in np.asarray(ids).tolist()]
         return np.stack(vectors) if vectors else np.zeros((0, self.n_features), np.float32)
+
+    def cosines_of(
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+    ) -> None:
+        """The cosines of unit queries and the nearest of each label's vectors: see `cosines_of_labels`."""
+        labels = np.unique(ids[ids >= 0])
+        positions, own_bounds = gather_positions(bounds, labels)
+        vectors, places = self.take(centres[positions]), np.arange(len(positions))
+        own_ids = np.where(ids >= 0, np.searchsorted(labels, ids), -1)
+        scales = np.ones(len(vectors), np.float32)
+        cosines_of_labels(queries, own_ids, own_bounds, places, places, vectors, scales, cosines)
 
     def search(
         self, queries: np.ndarray, k: int, n_searched: int = 1, ordered: bool = True

@@ -7,7 +7,7 @@ this very label. The re-ranker only has to tell a label from those that it is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Mixture:
         """Log-odds of the candidates; −∞ where there is none."""
         odds = np.empty(word_scores.shape, np.float32)
         known = evidence.names, evidence.known, evidence.is_known
-        weights = astuple(self)
+        weights = tuple(vars(self).values())
         evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, weights, CLIP, odds)
         return odds
 

@@ -40,6 +40,9 @@ SCRIPTS_WITHOUT_SPACES = (
 )  # fmt: skip
 MAX_PREFIX_LENGTH = 100  # bounds memory: each prefix length makes a copy of every text
 
+# Texts that are ranked together are split once, for all stages.
+MAX_REMEMBERED = 512
+
 
 @dataclass(frozen=True)
 class Tokenizer:
@@ -121,16 +124,24 @@ class Tokenizer:
 
         Stop words are included: the vocabulary leaves them out.
         """
-        texts = _normalise_texts(texts)
-        size = int(texts.offsets[-1] - texts.offsets[0])
-        words, ends = np.empty(size, np.uint8), np.empty(size, np.int64)
-        counts = np.empty(len(texts), np.int64)
-        n_words = split_words(texts.buffer, texts.offsets, character_kinds(self.split), words, ends, counts)
-        words, ends = words[: ends[n_words - 1] if n_words else 0], ends[:n_words]
+        if self.split not in texts.split:
+            found = self._split_texts(_normalise_texts(texts))
+            if len(texts) <= MAX_REMEMBERED:
+                texts.split[self.split] = found
+        else:
+            found = texts.split[self.split]
+        words, ends, counts = found
         if self.prefix_lengths or self.bigram_prefix_length:
             lengths = np.asarray(self.prefix_lengths, np.int64)
             return cut_pieces(words, ends, counts, lengths, self.bigram_prefix_length)
         return words, ends, counts
+
+    def _split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        size = int(texts.offsets[-1] - texts.offsets[0])
+        words, ends = np.empty(size, np.uint8), np.empty(size, np.int64)
+        counts = np.empty(len(texts), np.int64)
+        n_words = split_words(texts.buffer, texts.offsets, character_kinds(self.split), words, ends, counts)
+        return words[: ends[n_words - 1] if n_words else 0], ends[:n_words], counts
 
     def to_config(self) -> dict[str, Any]:
         """Return the options as plain values: `Tokenizer(**config)` gives the same tokenizer."""

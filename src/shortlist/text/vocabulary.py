@@ -265,5 +265,8 @@ def _count_subwords(word_counts: dict[str, int], lengths: tuple[int, int]) -> Co
 
 
 def _blocks(texts: Texts) -> Iterator[Texts]:
+    if len(texts) <= TEXTS_PER_BLOCK:
+        yield texts  # it may remember its words
+        return
     for start in range(0, len(texts), TEXTS_PER_BLOCK):
         yield texts[start : start + TEXTS_PER_BLOCK]
