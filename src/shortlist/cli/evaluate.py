@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import read_test_and_train, reading_options, unseen_option
+from shortlist.cli.reading import read_test_and_train, reading_options, tail_option, unseen_option
 from shortlist.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 @click.option("--train", "train_source", type=click.Path(), help="Training data, for PSP and quantiles.")
 @click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
 @unseen_option
+@tail_option
+@click.option("--in-order", is_flag=True,
+              help="Rank the predictions of a file as they are listed, whatever their scores.")  # fmt: skip
 @click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
 @click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
 @click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
@@ -33,6 +36,7 @@ def evaluate(
     train_source: str | None,
     ks: str,
     filter_file: str | None,
+    tail: float | str,
     as_json: bool,
     reading: dict[str, Any],
     **options: Any,
@@ -40,10 +44,13 @@ def evaluate(
     """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
 
     TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities. A file of
-    predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …], "scores": […]}.
+    predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …], "scores": […]}. Labels
+    with scores are ranked by score; predictions made with --tail need --in-order. A model's threshold is not applied,
+    because metrics at k count labels that are left out as misses.
 
     \b
     shortlist evaluate model/ parts/
+    shortlist evaluate model/ parts/ --tail auto
     shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
     """
@@ -63,8 +70,10 @@ def evaluate(
     if Path(predictions).is_dir():
         from shortlist.model import load
 
-        predicted = load(predictions).predict_dataset(truth_data, places)
+        predicted = load(predictions).predict_dataset(truth_data, places, tail=tail)  # type: ignore[arg-type]
     else:
+        if tail:
+            raise OptionError(f"--tail is for a model that makes the predictions; {predictions} has them already.")
         predicted = read_predictions(predictions)
         if not isinstance(predicted, Dataset):
             predicted = _by_label_id(predicted, places, predictions, truth, truth_data)

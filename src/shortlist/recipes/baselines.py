@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import STOP_WORDS, THREADS, VALIDATION_FRACTION
+from shortlist.recipes.common import MAX_TAIL_LOSS, STOP_WORDS, THREADS, VALIDATION_FRACTION
 from shortlist.recipes.options import count, flag
 from shortlist.recipes.recipe import Recipe
 
@@ -28,6 +28,7 @@ CENTROID = Recipe(
         flag("label_texts", True, "learn from the names of labels, too, where these are words and not codes"),
         count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
         VALIDATION_FRACTION,
+        MAX_TAIL_LOSS,
         THREADS,
     ),
     takes=("texts", "sparse", "dense"),

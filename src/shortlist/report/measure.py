@@ -21,7 +21,7 @@ from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
-from shortlist.evaluation.filters import is_filtered, pair_keys, places_needed
+from shortlist.evaluation.filters import pair_keys, places_needed, unfiltered
 from shortlist.model.model import Model
 from shortlist.text import Tokenizer
 from shortlist.text.perturb import PERTURBATIONS, perturb
@@ -215,10 +215,7 @@ def _rank(model: Model, test: Dataset, predicted: Dataset, train: Dataset | None
     ids, scores = np.full(filled.shape, -1, np.int64), np.zeros(filled.shape, np.float32)
     ids[filled], scores[filled] = predicted.labels.values, predicted.labels.weights
     known = test.relabelled(model.label_names)
-    if known.filter_pairs is not None and len(known.filter_pairs):  # neither correct nor wrong
-        ids[is_filtered(ids, known.filter_pairs)] = -1
-    order = np.argsort(ids < 0, axis=1, kind="stable")[:, :K]
-    ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    ids, scores = unfiltered(ids, scores, known.filter_pairs, K)  # such pairs are neither correct nor wrong
     correct = is_relevant(ids, known.labels, max(model.n_labels, 1))
     frequencies = None if train is None else train.relabelled(model.label_names).label_frequencies
     return _Ranking(model, test, ids, scores, correct, known.labels, frequencies)
@@ -288,7 +285,7 @@ def _examples(ranking: _Ranking, rng: np.random.Generator) -> dict[str, list[dic
         examples[kind] = []
         for row in np.sort(rng.choice(rows, min(EXAMPLES, len(rows)), replace=False)).tolist():
             text, labels = ranking.test.texts[row], set(ranking.test.labels_of(row))
-            predictions = ranking.model.predict(text, K, explain=True)
+            predictions = ranking.model.predict(text, K, min_score=0, explain=True)
             correct = [prediction.label in labels for prediction in predictions]
             shown = {"text": text, "labels": ranking.true_names(row), "predictions": predictions, "correct": correct}
             examples[kind].append(shown)
