@@ -54,10 +54,17 @@ def _lines(content: dict[str, Any]) -> list[str]:
     if content.get("min_score") or content.get("threshold", {}).get("labels_with_own"):
         lines += ["", _threshold(content["min_score"], content.get("threshold", {}))]
     if content.get("tail_choice", {}).get("curve"):
-        curve = content["tail_choice"]["curve"]
         lines += ["", f"tail=auto is {content['tail']:g}, chosen on these held-out texts:"]
-        rows = [[f"{p['tail']:.1f}", *(f"{p[name]:.2f}" for name in TAIL_METRICS)] for p in curve]
-        lines.append(plain(["tail", *TAIL_METRICS], rows))
+        rows = [
+            [
+                f"{point['tail']:.1f}",
+                *(f"{point[name]:.2f}" for name in TAIL_METRICS),
+                f"{point['loss']:.2f} ± {point['standard_error']:.2f}",
+                f"{point['expected_loss']:.2f}",
+            ]
+            for point in content["tail_choice"]["curve"]
+        ]
+        lines.append(plain(["tail", *TAIL_METRICS, "loss of P@1, standard error", "by scores"], rows))
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
         lines += ["", f"calibration ({calibration['method']}), on predictions that it was not fitted on:"]
@@ -82,7 +89,7 @@ def _threshold(min_score: float, found: dict[str, Any]) -> str:
         line += f", and one of their own for {found['labels_with_own']:,} labels"
     if "goal" in found:
         line += (
-            f"; chosen for {found['goal']} on {found['texts']:,} texts: {100 * found['answered']:.1f} % of them have an "
-            f"answer, {100 * found['right']:.1f} % of the labels are right"
+            f"; chosen for {found['goal']} on {found['texts']:,} texts: {100 * found['answered']:.1f} % of them have "
+            f"an answer, {100 * found['right']:.1f} % of the labels are right"
         )
     return line

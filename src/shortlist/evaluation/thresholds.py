@@ -200,8 +200,8 @@ class ThresholdTable(Tabular):
             lines.append(f"Labels with a threshold of their own: {len(self.label_min_scores):,}.")
         if self.goal.guarantee is not None and self.reached:
             lines.append(
-                "This holds for fresh texts from the same source that have a label, if they are predicted with a k of at "
-                f"least {self.k}."
+                "This holds for fresh texts from the same source that have a label, if they are predicted with a k of "
+                f"at least {self.k}."
             )
         elif self.fresh is not None:
             answered, right = self.fresh

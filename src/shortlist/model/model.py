@@ -232,12 +232,12 @@ class Model:
         thresholds = self.thresholds if min_score is None else Thresholds.of(_checked_min_score(min_score))
         tail = self.checked_tail(tail)
         with use_cores(threads):
-            ids, scores = self.raw_rank(inputs, max(k, TAIL_CANDIDATES) if tail else k, search_effort)
-        scores = self.calibrated(scores)
+            ids, raw = self.raw_rank(inputs, max(k, TAIL_CANDIDATES) if tail else k, search_effort)
+        scores = self.calibrated(raw)
         if thresholds is not None:
             ids = np.where(thresholds.passes(ids, scores), ids, -1)
         if tail and self.tail_ranking is not None:
-            order = self.tail_ranking.order(ids, scores, tail)
+            order = self.tail_ranking.order(ids, raw, tail)
         elif thresholds is not None and thresholds.per_label:
             order = np.argsort(ids < 0, axis=1, kind="stable")  # what is left moves up
         else:

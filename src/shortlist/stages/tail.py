@@ -46,6 +46,9 @@ class TailRanking(Stage):
         return TailRanking(self._arrays, {"auto": auto})
 
     def order(self, ids: np.ndarray, scores: np.ndarray, tail: float) -> np.ndarray:
-        """The columns of each row, best first, for label ids (texts × K, -1 for none) and their probabilities."""
-        weighted = scores * self._inverse_propensities[ids] ** np.float32(tail)
+        """The columns of each row, best first, for label ids (texts × K, -1 for none) and their scores.
+
+        These are scores before calibration, whose curve may be flat where the order still says something.
+        """
+        weighted = np.maximum(scores, 0) * self._inverse_propensities[ids] ** np.float32(tail)
         return np.argsort(np.where(ids >= 0, -weighted, np.inf), axis=1, kind="stable")

@@ -46,7 +46,7 @@ def tune(model: Model, build: Build) -> None:
     first, first_scores = ids[:, :CALIBRATED_RANKS], scores[:, :CALIBRATED_RANKS]
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(first).items()}
     model.calibration, model.facts["calibration"] = calibrate(first, first_scores, build)
-    model.facts["tail_choice"] = choose_tail(ids, model.calibrated(scores), build)
+    model.facts["tail_choice"] = choose_tail(ids, scores, model.calibrated(scores), build)
     model.tail_ranking = model.tail_ranking.with_auto(model.facts["tail_choice"]["tail"])
     model.facts["storage"] = cost_of_8_bits(model, build)
     if build.options.get("store_examples", False) and dataset.features is None:
@@ -99,18 +99,32 @@ def _precision(model: Model, build: Build, n_searched: int) -> float:
     return 100 * float((is_relevant(best, data.held_out_labels, data.n_labels) & still_found).mean())
 
 
-def choose_tail(ids: np.ndarray, probabilities: np.ndarray, build: Build) -> dict[str, Any]:
-    """The tail with the best PSP@1 on held-out texts that costs at most `max_tail_loss` points of P@1; the curve."""
+def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, build: Build) -> dict[str, Any]:
+    """The tail with the best PSP@1 on held-out texts that costs at most `max_tail_loss` points of P@1; the curve.
+
+    On few texts, the hits alone say little about the loss. So what the probabilities of the labels that come first
+    promise may not fall by more, either, and the card has the standard error of the loss.
+    """
     data, allowed = build.data, build.options.get("max_tail_loss", MAX_TAIL_LOSS)
     ranking = TailRanking.of_frequencies(data.label_frequencies, data.n_train)  # held-out texts do not count
+    hits = is_relevant(ids, data.held_out_labels, data.n_labels).astype(float)
     curve = []
     for tail in TAILS:
-        order = ranking.order(ids, probabilities, tail)[:, :CALIBRATED_RANKS]
-        curve.append({"tail": tail, **data.measure(np.take_along_axis(ids, order, axis=1))})
-    affordable = [point for point in curve if point["P@1"] >= curve[0]["P@1"] - allowed]
+        order = ranking.order(ids, scores, tail)[:, :CALIBRATED_RANKS]
+        lost, expected = (
+            100 * (before[:, 0] - np.take_along_axis(before, order, axis=1)[:, 0]) for before in (hits, probabilities)
+        )
+        loss = {
+            "loss": float(lost.mean()),
+            "standard_error": float(lost.std() / np.sqrt(len(lost))),
+            "expected_loss": float(expected.mean()),
+        }
+        curve.append({"tail": tail, **loss, **data.measure(np.take_along_axis(ids, order, axis=1))})
+    affordable = [point for point in curve if max(point["loss"], point["expected_loss"]) <= allowed]
     best = max(affordable, key=lambda point: point["PSP@1"])
     log.info("tail=auto is %.1f", best["tail"])
-    shown = [{name: round(point[name], 2) for name in ("tail", "P@1", "PSP@1", "P@5", "PSP@5")} for point in curve]
+    names = ("tail", "P@1", "PSP@1", "P@5", "PSP@5", "loss", "standard_error", "expected_loss")
+    shown = [{name: round(point[name], 2) for name in names} for point in curve]
     return {"tail": best["tail"], "allowed_loss": allowed, "curve": shown}
 
 
