@@ -23,6 +23,7 @@ MIN_PREDICTIONS_OF_LABEL = 10  # at or above the label's own threshold
 N_PARTS = 5  # a threshold is measured on one of them and chosen on the others
 STEPS = (0.1, 0.05, 0.02, 0.01)  # of the thresholds in a table
 MAX_SHOWN = 0.95
+MAX_POINTS = 40  # of a curve
 Z = 1.959964  # 95 %
 MARK = " <-"
 
@@ -267,7 +268,7 @@ def choose_threshold(judged: Judged, goal: Goal, label_names: Sequence[str], per
         n_texts=len(judged.ids),
         k=judged.ids.shape[1],
         fresh=_fresh(judged, goal, per_label) if choice.reached else None,
-        with_own=_row(judged, _passing(judged, choice, own), None, goal) if own else None,
+        with_own=passing_row(judged, _passing(judged, choice, own), goal=goal) if own else None,
         label_min_scores={label_names[label]: float(f"{GRID[place]:.3f}") for label, place in own.items()},
     )
 
@@ -280,12 +281,34 @@ def shown_thresholds(judged: Judged) -> list[float]:
     return [*shown, MAX_SHOWN] if step == STEPS[0] and highest >= MAX_SHOWN else shown
 
 
+def risk_coverage(judged: Judged) -> list[tuple[float, float]]:
+    """The risk-coverage curve: share of the texts with an answer, and share of the labels in answers that are wrong.
+
+    One point for each threshold that changes something, with a few labels left, and not too many of them.
+    """
+    n_predicted, n_right, answered = (_at_or_above(scores) for scores in _scores_of(judged))
+    places = np.flatnonzero(n_predicted >= min(MIN_PREDICTIONS_OF_LABEL, n_predicted[0]))
+    _, first = np.unique(answered[places], return_index=True)
+    places = places[first[np.linspace(0, len(first) - 1, min(MAX_POINTS, len(first))).astype(int)]]
+    shares = answered[places] / len(judged.ids), 1 - n_right[places] / np.maximum(n_predicted[places], 1)
+    return list(zip(*(values.tolist() for values in shares), strict=True))
+
+
+def _scores_of(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The scores of all predictions, of the right ones, and the best score of each text that has a prediction."""
+    best = np.where(judged.present, judged.scores, -1).max(axis=1, initial=-1)
+    return judged.scores[judged.present], judged.scores[judged.present & judged.right], best[best >= 0]
+
+
 def threshold_row(judged: Judged, min_score: float, goal: Goal | None = None) -> ThresholdRow:
-    return _row(judged, judged.present & (judged.scores >= np.float32(min_score)), min_score, goal)
+    return passing_row(judged, judged.scores >= np.float32(min_score), min_score, goal)
 
 
-def _row(judged: Judged, passing: np.ndarray, min_score: float | None, goal: Goal | None = None) -> ThresholdRow:
+def passing_row(
+    judged: Judged, passing: np.ndarray, min_score: float | None = None, goal: Goal | None = None
+) -> ThresholdRow:
     """What happens if these of the predicted labels are the answers."""
+    passing = passing & judged.present
     n_labels, right = passing.sum(axis=1), passing & judged.right
     n_right, labelled = int(right.sum()), judged.n_true > 0
     cost = None
@@ -318,9 +341,8 @@ def _choose(judged: Judged, goal: Goal) -> Choice:
             "Give more texts."
         )
     if goal.coverage is not None:
-        best = np.where(judged.present, judged.scores, -1).max(axis=1, initial=-1)
-        answered = _at_or_above(best[best >= 0])
-        enough = np.flatnonzero(answered >= goal.coverage * len(best) - 1e-9)
+        answered = _at_or_above(_scores_of(judged)[2])
+        enough = np.flatnonzero(answered >= goal.coverage * len(judged.ids) - 1e-9)
         return Choice(int(enough[-1]), True) if len(enough) else Choice(0, False)
     return _choose_by_label(judged.scores[judged.present], judged.right[judged.present], goal, MIN_PREDICTIONS)
 

@@ -22,6 +22,14 @@ from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import pair_keys, places_needed, unfiltered
+from shortlist.evaluation.thresholds import (
+    Judged,
+    ThresholdRow,
+    passing_row,
+    risk_coverage,
+    shown_thresholds,
+    threshold_row,
+)
 from shortlist.model.model import Model
 from shortlist.text import Tokenizer
 from shortlist.text.perturb import PERTURBATIONS, perturb
@@ -82,6 +90,9 @@ class Measurements:
     confusions: list[Confusion]
     confident_mistakes: list[Mistake]
     examples: dict[str, list[dict[str, Any]]]
+    thresholds: list[ThresholdRow]
+    threshold: ThresholdRow | None  # the model's own, if it has one
+    risk_coverage: list[tuple[float, float]]
 
 
 def measure_model(
@@ -117,7 +128,8 @@ def measure_model(
     latency = measure_latency(lambda one: predict(one, K, threads=1), inputs)
     machine = machine_facts()
     ranking = _rank(model, test, predicted, train)
-    ranked = ranking.ids >= 0
+    ranked, scored = ranking.ids >= 0, (ranking.ids, ranking.scores)
+    judged = Judged(*scored, ranking.correct, test.labels.counts)
     on_test = reliability_and_error(ranking.scores[ranked], ranking.correct[ranked])
     entry = Entry(
         name=name or model.title,
@@ -154,6 +166,9 @@ def measure_model(
         confusions=_confusions(ranking),
         confident_mistakes=_confident_mistakes(ranking),
         examples=examples,
+        thresholds=[threshold_row(judged, min_score) for min_score in shown_thresholds(judged)],
+        threshold=None if model.thresholds is None else passing_row(judged, model.thresholds.passes(*scored)),
+        risk_coverage=risk_coverage(judged),
     )
 
 
