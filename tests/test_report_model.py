@@ -11,6 +11,7 @@ from reports import NASTY, checked, rows
 from shortlist.cli import shortlist as command
 from shortlist.data.dataset import Dataset
 from shortlist.report.measure import BadLabel, measure_model
+from tiny_models import colours
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,8 @@ class TestOneModel:
         assert f"{wanted['P@1']:.1f} %" in text and f"{wanted['PSP@5']:.2f}" in text
         assert "Report on tiny" in text and "Which words decide?" in text
 
-    def test_thresholds_are_those_of_the_ranking(self, parts, centroid):
-        train, test = parts
-        model = shortlist.train(train, recipe="centroid")
+    def test_thresholds_are_those_of_the_ranking(self):
+        model, test = shortlist.train(colours(), recipe="centroid"), colours(300, seed=1)
         assert measure_model(model, test).threshold is None
         table = model.choose_threshold(test, coverage=0.5)
         found = measure_model(model, test)

@@ -24,6 +24,7 @@ from shortlist.evaluation.thresholds import (
     threshold_row,
     wilson,
 )
+from shortlist.model.choosing import judge
 from shortlist.stages.thresholds import Thresholds
 from tiny_models import colours
 
@@ -309,6 +310,10 @@ class TestModel:
         table = model.choose_threshold(filtered, coverage=0.5, k=1)
         plain = model.choose_threshold(data, coverage=0.5, k=1)
         assert table.chosen.right.value < plain.chosen.right.value
+        left = judge(model, filtered, 1, None)
+        is_true = [label in row for label, row in zip(first, map(filtered.labels.row, range(len(data))), strict=True)]
+        assert left.n_true.tolist() == (1 - np.array(is_true, int)).tolist()
+        assert not (left.ids.ravel() == first).any()
 
     def test_data_without_labels_is_refused(self, model):
         with pytest.raises(DataError, match="no text with a label"):

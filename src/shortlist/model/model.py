@@ -242,7 +242,8 @@ class Model:
             order = np.argsort(ids < 0, axis=1, kind="stable")  # what is left moves up
         else:
             return ids, scores
-        return tuple(np.take_along_axis(array, order[:, :k], axis=1) for array in (ids, scores))  # type: ignore[return-value]
+        order = order[:, :k]
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
     def checked_tail(self, tail: Tail) -> float:
         """The tail as a number, or an OptionError if it is wrong or this model has none."""
