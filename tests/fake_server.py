@@ -150,7 +150,7 @@ class FakeServer:
 
 def predicted(body: dict[str, Any]) -> dict[str, Any]:
     texts = body["texts"] if "texts" in body else [body["text"]]
-    min_score, k = body.get("min_score", 0), body.get("k", 5)
+    min_score, k = body.get("min_score") or 0, body.get("k", 5)
     return {"predictions": [_ranked(text, k, min_score) for text in texts], "took_ms": 0.61}
 
 

@@ -254,7 +254,7 @@ class TestModelFolder:
 
     def test_holds_plain_files_only(self, folder):
         names = {path.name for path in folder.iterdir()}
-        stages = {"encoder.safetensors", "classifier.safetensors"}
+        stages = {"encoder.safetensors", "classifier.safetensors", "tail.safetensors"}
         assert names == {"config.json", "card.json", "labels.txt", "vocabulary.txt", *stages}
         assert (folder / "vocabulary.txt").read_text() == "shoes\t3\nred\t1\n"  # and twice in the name of the label
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
@@ -276,7 +276,7 @@ class TestModelFolder:
         ("change", "message"),
         [
             ({"format_version": 99}, "format 99"),
-            ({"format_version": 1}, "has format 1, this release reads format 5. .*train the model again"),
+            ({"format_version": 1}, "has format 1, this release reads format 6. .*train the model again"),
             ({"format": "other"}, "another kind"),
             ({"files": {"../evil": {"bytes": 1, "xxh3": ""}}}, "outside the folder"),
             ({"files": 3}, "damaged"),

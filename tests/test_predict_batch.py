@@ -75,7 +75,7 @@ class FakeModel:
 
     label_names = tuple(f"{n} bytes" for n in range(1000))
 
-    def rank(self, inputs, k, threads=None, min_score=0.0, search_effort=1.0):
+    def rank(self, inputs, k, threads=None, min_score=None, search_effort=1.0, tail=0.0):
         ids = np.stack([inputs.sizes, np.full(len(inputs), -1)], axis=1)
         return ids, np.full(ids.shape, 0.5, np.float32)
 
@@ -89,7 +89,7 @@ def test_texts_as_arguments_and_as_lines_of_standard_input(run):
     assert run("-k", 1, stdin="red shoes\r\nxyz\n").stdout == readable
     assert run("--from", "lines", "-k", 1, stdin="red shoes\n\n").stdout.count("\n") == 2
     assert json.loads(run("red shoes", "--json").stdout)["text"] == "red shoes"
-    assert run("red", "--min-score", 0.99).stdout == "red\n  (no label scores 0.99 or more)\n"
+    assert run("red", "--min-score", 0.99).stdout == "red\n  (not sure: no label scores 0.99 or more)\n"
 
 
 def test_an_argument_with_the_extension_of_a_data_file_is_a_file(run, put):

@@ -11,6 +11,7 @@ from reports import NASTY, checked, rows
 from shortlist.cli import shortlist as command
 from shortlist.data.dataset import Dataset
 from shortlist.report.measure import BadLabel, measure_model
+from tiny_models import colours
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,19 @@ class TestOneModel:
         text = checked(html).text
         assert f"{wanted['P@1']:.1f} %" in text and f"{wanted['PSP@5']:.2f}" in text
         assert "Report on tiny" in text and "Which words decide?" in text
+
+    def test_thresholds_are_those_of_the_ranking(self):
+        model, test = shortlist.train(colours(), recipe="centroid"), colours(300, seed=1)
+        assert measure_model(model, test).threshold is None
+        table = model.choose_threshold(test, coverage=0.5)
+        found = measure_model(model, test)
+        assert found.threshold.answered == table.chosen.answered and found.threshold.right == table.chosen.right
+        assert [row.min_score for row in found.thresholds if row not in table.rows] == []
+        page = shortlist.model_report(model, test)
+        text = checked(page.to_html()).text
+        assert "What does a minimum score cost?" in text and "stored in the model" in text
+        assert f"{100 * table.chosen.right.value:.1f}" in page.to_markdown()
+        assert found.examples["correct"] and all(one["predictions"] for one in found.examples["correct"])
 
     def test_same_seed_gives_the_same_examples_and_mistakes(self, parts, centroid):
         train, test = parts

@@ -16,6 +16,7 @@ from shortlist.serving import logs, served_model
 from shortlist.serving.limits import Limits
 from shortlist.serving.messages import PredictRequest
 from shortlist.serving.served_model import PredictCall
+from shortlist.stages.thresholds import Thresholds
 
 TOKEN = "a-long-secret"
 
@@ -40,10 +41,10 @@ def server(folder):
 
 @pytest.fixture
 def make_server(folder):
-    """Make another server, with options."""
+    """Make another server, with options; of another folder, if it is given."""
     made = []
 
-    def make(**options):
+    def make(folder=folder, **options):
         made.append(InProcess(folder, **options))
         return made[-1]
 
@@ -80,6 +81,38 @@ def test_several_texts_give_the_same_labels_as_the_library(server, model):
     assert server.predict(texts=[]).json()["predictions"] == []
 
 
+def test_the_threshold_of_the_model_applies_unless_a_request_sets_another(make_server, tmp_path):
+    model = shortlist.load(save_model(tmp_path / "model"))
+    everything = model.predict("red shoes")
+    model.thresholds = Thresholds.of(round((everything[1].score + everything[2].score) / 2, 3))
+    model.save(tmp_path / "model", bits=32)
+    server = make_server(folder=tmp_path / "model").ready()
+    labels = lambda **fields: [p["label"] for p in server.predict(**fields).json()["predictions"][0]]  # noqa: E731
+    assert labels(text="red shoes") == labels(text="red shoes", min_score=None) == [p.label for p in everything[:2]]
+    assert labels(text="red shoes", min_score=0) == [p.label for p in everything]
+    assert server.predict(text="nothing known").json()["predictions"] == [[]]  # not sure
+    assert server.get("/v1/model").json()["min_score"] == model.thresholds.min_score
+
+
+def test_tail(server, model):
+    for tail in (0, 0.5, 1):
+        rows = server.predict(texts=["red", "shoes 3"], k=6, tail=tail).json()["predictions"]
+        expected = model.predict(["red", "shoes 3"], k=6, tail=tail)
+        assert [[(p["label"], p["score"]) for p in row] for row in rows] == [[p[:2] for p in row] for row in expected]
+    assert server.predict(text="red", tail="auto").status_code == 200
+    for wrong in (-0.1, 1.1, "much", None, True):
+        assert "tail" in problem_of(server.predict(text="red", tail=wrong), 422)
+    schema = server.get("/openapi.json").json()["components"]["schemas"]["PredictRequest"]["properties"]["tail"]
+    assert {"enum": ["auto"]} in schema["anyOf"]
+    assert "number (0 to 1) or &#34;auto&#34;" in server.get("/docs").text
+
+
+def test_auto_without_a_chosen_tail_is_an_error(make_server, tmp_path):
+    shortlist.train([("red shoes", ["shoes"])] * 3, recipe="popular").save(tmp_path / "model")
+    server = make_server(folder=tmp_path / "model").ready()
+    assert "training has chosen no value" in problem_of(server.predict(text="red", tail="auto"), 422)
+
+
 def test_k_is_five_by_default(server):
     assert len(server.predict(text="red shoes").json()["predictions"][0]) == 5
     assert len(server.predict(text="red shoes", k=2.0).json()["predictions"][0]) == 2
@@ -101,7 +134,7 @@ def test_search_effort_has_a_default_and_a_limit(make_server):
     asked = []
 
     class Noted:
-        def predict(self, texts, k, threads, *, min_score, explain, search_effort):
+        def predict(self, texts, k, threads, *, min_score, explain, search_effort, tail):
             asked.append(search_effort)
             return [[] for _ in texts]
 
@@ -434,9 +467,9 @@ def test_the_docs_page(server):
 
 
 def test_equal_calls_can_share_a_batch(model):
-    one, same, other = (PredictCall(model, None, k, 0.0, False, 1.0) for k in (5, 5, 6))
+    one, same, other = (PredictCall(model, None, k, 0.0, False, 1.0, 0.0) for k in (5, 5, 6))
     assert one == same and hash(one) == hash(same) and one != other
-    assert PredictCall(model, None, 5, 0.0, True, 1.0).weight > one.weight == 1
+    assert PredictCall(model, None, 5, 0.0, True, 1.0, 0.0).weight > one.weight == 1
 
 
 def test_a_log_that_nobody_reads_drops_lines_and_counts_them(monkeypatch):

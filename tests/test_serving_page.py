@@ -133,8 +133,47 @@ class TestTyping:
         expect(rows(page)).to_have_count(2)
         expect(page.locator("#min-score-value")).to_have_text("50%")
         page.locator("#min-score").fill("0.95")
-        expect(page.locator("#no-labels")).to_have_text("No label scores 95% or more.")
+        expect(page.locator("#no-labels")).to_have_text("Not sure. No label scores 95% or more.")
         assert (server.requests[-1]["k"], server.requests[-1]["min_score"]) == (10, 0.95)
+        expect(page.locator("#reset-min-score")).to_be_hidden()  # the model has no threshold to go back to
+
+    def test_the_threshold_of_the_model_applies_until_another_is_set(self, open_page, server):
+        server.card |= {"min_score": 0.634}
+        page = open_page("#q=heart+attack")
+        best(page, "I21")
+        expect(page.locator("#min-score-value")).to_have_text("63.4% · model")
+        expect(page.locator("#card-body")).to_contain_text("63.4%")
+        assert server.requests[-1]["min_score"] is None
+        page.locator("#text").fill("panic")  # the server's threshold leaves nothing
+        expect(page.locator("#no-labels")).to_have_text("Not sure. No label scores 63.4% or more.")
+        page.locator("#text").fill("heart attack")
+        page.locator("#min-score").fill("0.05")
+        expect(page.locator("#min-score-value")).to_have_text("5%")
+        assert server.requests[-1]["min_score"] == 0.05
+        page.locator("#reset-min-score").click()
+        expect(page.locator("#min-score-value")).to_have_text("63.4% · model")
+        expect(page.locator("#min-score")).to_be_focused()
+        expect(page.locator("#reset-min-score")).to_be_hidden()
+        assert server.requests[-1]["min_score"] is None
+
+    def test_thresholds_of_labels(self, open_page, server):
+        server.card |= {"min_score": 0.0, "threshold": {"goal": "precision 0.9", "labels_with_own": 3}}
+        page = open_page("#q=xyzzy")
+        expect(page.locator("#no-labels")).to_have_text("Not sure. No label reaches its threshold.")
+        expect(page.locator("#min-score-value")).to_have_text("by label · model")
+
+    def test_rare_labels(self, open_page, server):
+        server.card |= {"tail": 0.3}
+        page = open_page("#q=heart+attack")
+        best(page, "I21")
+        expect(page.locator("#tail-value")).to_have_text("off")
+        assert server.requests[-1]["tail"] == 0
+        for value, shown in (("0.3", "0.3 · auto"), ("1", "1.0")):
+            with page.expect_request("**/v1/predict"):
+                page.locator("#tail").fill(value)
+            expect(page.locator("#tail-value")).to_have_text(shown)
+        best(page, "I21")
+        assert server.requests[-1]["tail"] == 1
 
     def test_unknown_words(self, page):
         page.keyboard.type("xyzzy")
@@ -408,6 +447,9 @@ class TestAccessibility:
         press("ArrowRight")
         expect(page.locator("#min-score-value")).to_have_text("5%")
         press("Tab")
+        press("ArrowRight")
+        expect(page.locator("#tail-value")).to_have_text("0.1")
+        press("Tab")
         expect(rows(page).nth(0)).to_be_focused()
         press("ArrowUp")
         expect(text).to_be_focused()
@@ -442,7 +484,7 @@ class TestAccessibility:
         expect(page.locator("#shuffled")).to_be_visible()
         page.locator("#card > summary").tap()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
-        targets = page.locator("button:visible, summary:visible, #labels li, .count input, #min-score, #text")
+        targets = page.locator("button:visible, summary:visible, #labels li, .count input, #min-score, #tail, #text")
         boxes = [target.bounding_box() for target in targets.all()]
         assert len(boxes) > 12
         assert min(min(box["width"], box["height"]) for box in boxes) >= 44
@@ -502,7 +544,7 @@ def test_the_real_server(open_page, tmp_path):
 
 READABLE = (
     "h1,h2,h2 > em,#tagline,.input > label,#text,#shuffle,#undo,.examples > button,#timing,#shuffled,.words,.word,"
-    ".legend,.count span,.min-score,.name,.score,.id > code,.keys,kbd,dt,dd,figcaption,summary"
+    ".legend,.count span,.sliders label,.sliders output,.name,.score,.id > code,.keys,kbd,dt,dd,figcaption,summary"
 )
 CONTRASTS = """
 (selectors) => {

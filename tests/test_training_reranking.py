@@ -220,7 +220,7 @@ class TestLearnReranker:
         """Calibration may then use it. Scores of given labels are those of their ranking."""
         reranker, build = learnt
         ids, probabilities = build.held_out_ranked
-        assert ids.shape == probabilities.shape == (60, 5)
+        assert ids.shape == probabilities.shape == (60, 6)
         texts, labels = grouped(60, 2)
         word_ids = vocabulary.encode(texts)
         candidates, first = GroupPipeline(vocabulary).first_rank(word_ids, 6)

@@ -18,7 +18,7 @@ import numpy as np
 from shortlist.background import in_background
 from shortlist.data.feature_rows import stack_rows
 from shortlist.data.rows import Row, RowSource
-from shortlist.model import Model
+from shortlist.model import Model, Tail
 from shortlist.progress import Progress
 from shortlist.text.texts import Texts
 
@@ -34,13 +34,14 @@ class PredictOptions:
     """What to predict: see `Model.predict`."""
 
     k: int = 5
-    min_score: float = 0.0
+    min_score: float | None = None
     search_effort: float = 1.0
+    tail: Tail = 0.0
     threads: int | None = None
 
 
 class PredictedRow(NamedTuple):
-    """A row and its labels, best first. A bad row has no labels."""
+    """A row and its labels, best first. A bad row has no labels, and neither has one that the model is not sure of."""
 
     row: Row
     labels: list[str]
@@ -118,7 +119,7 @@ def _rank(model: Model, rows: list[Row], options: PredictOptions) -> list[tuple[
     """The labels of each row and their scores."""
     features = [row.features for row in rows if row.features is not None]
     inputs = stack_rows(features) if features else Texts.from_strings([row.text for row in rows])
-    ids, scores = model.rank(inputs, options.k, options.threads, options.min_score, options.search_effort)
+    ids, scores = model.rank(inputs, options.k, options.threads, options.min_score, options.search_effort, options.tail)
     names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)
     return [
         (

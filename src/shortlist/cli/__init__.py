@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "shortlist.cli.train",
     "predict": "shortlist.cli.predict",
     "evaluate": "shortlist.cli.evaluate",
+    "threshold": "shortlist.cli.threshold",
     "report": "shortlist.cli.report",
     "compare": "shortlist.cli.compare",
     "serve": "shortlist.cli.serve",
@@ -76,6 +77,8 @@ def shortlist() -> None:
     shortlist data split pairs.jsonl parts/      split it into training and test parts
     shortlist train parts/ --out model/          train a model
     shortlist evaluate model/ parts/             evaluate it on the test part
+    shortlist threshold model/ parts/ --precision 0.9
+                                                 choose when it should answer
     shortlist report model/ parts/               write a report on its strengths and weaknesses
     shortlist predict model/ "red shoes"         predict labels
     shortlist serve model/                       predict over HTTP, with a web page

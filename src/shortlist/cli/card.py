@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+TAIL_METRICS = ("P@1", "PSP@1", "P@5", "PSP@5")
+
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def card(model: str, as_json: bool) -> None:
-    """Print the model card of MODEL: data, metrics on held-out texts, calibration, search effort, size.
+    """Print the model card of MODEL: data, metrics on held-out texts, thresholds, calibration, search effort, size.
 
     \b
     shortlist card model/
@@ -49,6 +51,20 @@ def _lines(content: dict[str, Any]) -> list[str]:
         lines.append(
             plain(["clusters", "P@1"], [[f"{r['searched']:,}", f"{r['P@1']:.2f}"] for r in search_effort["curve"]])
         )
+    if content.get("min_score") or content.get("threshold", {}).get("labels_with_own"):
+        lines += ["", _threshold(content["min_score"], content.get("threshold", {}))]
+    if content.get("tail_choice", {}).get("curve"):
+        lines += ["", f"tail=auto is {content['tail']:g}, chosen on these held-out texts:"]
+        rows = [
+            [
+                f"{point['tail']:.1f}",
+                *(f"{point[name]:.2f}" for name in TAIL_METRICS),
+                f"{point['loss']:.2f} ± {point['standard_error']:.2f}",
+                f"{point['expected_loss']:.2f}",
+            ]
+            for point in content["tail_choice"]["curve"]
+        ]
+        lines.append(plain(["tail", *TAIL_METRICS, "loss of P@1, standard error", "by scores"], rows))
     if content.get("calibration", {}).get("table"):
         calibration = content["calibration"]
         lines += ["", f"calibration ({calibration['method']}), on predictions that it was not fitted on:"]
@@ -65,3 +81,15 @@ def _lines(content: dict[str, Any]) -> list[str]:
     if "P@1_as_stored" in storage:
         lines += ["", "* For comparing 8 and 32 bits only: the re-ranker may have learnt from these texts."]
     return lines
+
+
+def _threshold(min_score: float, found: dict[str, Any]) -> str:
+    line = f"threshold: min_score {min_score:g}"
+    if found.get("labels_with_own"):
+        line += f", and one of their own for {found['labels_with_own']:,} labels"
+    if "goal" in found:
+        line += (
+            f"; chosen for {found['goal']} on {found['texts']:,} texts: {100 * found['answered']:.1f} % of them have "
+            f"an answer, {100 * found['right']:.1f} % of the labels are right"
+        )
+    return line

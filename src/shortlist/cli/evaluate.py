@@ -14,6 +14,7 @@ from shortlist.cli.reading import (
     read_and_warn,
     read_test_and_train,
     reading_options,
+    tail_option,
     unseen_option,
 )
 from shortlist.cli.train import RECIPE_HELP, set_option, use_recipe
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 @click.option("-k", "ks", default="1,3,5", show_default=True, help="Ranks to measure at.")
 @unseen_option
 @drop_leaks_option
+@tail_option
+@click.option("--in-order", is_flag=True,
+              help="Rank the predictions of a file as they are listed, whatever their scores.")  # fmt: skip
 @click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
 @click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
 @click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
@@ -49,6 +53,7 @@ def evaluate(
     folds: int | None,
     recipe: str | None,
     filter_file: str | None,
+    tail: float | str,
     as_json: bool,
     reading: dict[str, Any],
     options: dict[str, Any],
@@ -58,13 +63,15 @@ def evaluate(
 
     TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities, leaks and unseen
     labels. A file of predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …],
-    "scores": […]}.
+    "scores": […]}. Labels with scores are ranked by score; predictions made with --tail need --in-order. A model's
+    threshold is not applied, because metrics at k count labels that are left out as misses.
 
     With --folds, the only argument is a file of texts and labels, or a folder with a train part. A recipe is trained
     and measured once per fold.
 
     \b
     shortlist evaluate model/ parts/
+    shortlist evaluate model/ parts/ --tail auto
     shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
     shortlist evaluate --folds 5 pairs.jsonl --recipe astec --set n_epochs=5
@@ -72,15 +79,16 @@ def evaluate(
     cut = _ranks(ks)
     result: Evaluation | CrossValidation
     if folds is not None:
-        refused = {"--train": train_source, "--filter": filter_file}
-        refused |= {f"--{name.replace('_', '-')}": measuring.pop(name) for name in ("intervals", "drop_leaks")}
+        refused = {"--train": train_source, "--filter": filter_file, "--tail": tail}
+        flags = ("intervals", "drop_leaks", "in_order")
+        refused |= {f"--{name.replace('_', '-')}": measuring.pop(name) for name in flags}
         _refuse("--folds splits one data set", {"a second argument": truth, **refused})
         result = _cross_validate(predictions, folds, recipe, reading, options | measuring | {"k": cut})
     else:
         _refuse("without --folds, nothing is trained", {"--recipe": recipe, "--set": options})
         if truth is None:
             raise OptionError("give the data to measure on after the predictions or the model, or set --folds.")
-        result = _evaluate(predictions, truth, train_source, cut, filter_file, reading, measuring)
+        result = _evaluate(predictions, truth, train_source, cut, filter_file, tail, reading, measuring)
     click.echo(json.dumps(result.to_json()) if as_json else result.table())
 
 
@@ -107,6 +115,7 @@ def _evaluate(
     train_source: str | None,
     ks: tuple[int, ...],
     filter_file: str | None,
+    tail: float | str,
     reading: dict[str, Any],
     measuring: dict[str, Any],
 ) -> Evaluation:
@@ -125,8 +134,10 @@ def _evaluate(
     if Path(predictions).is_dir():
         from shortlist.model import load
 
-        predicted = load(predictions).predict_dataset(truth_data, places)
+        predicted = load(predictions).predict_dataset(truth_data, places, tail=tail)  # type: ignore[arg-type]
     else:
+        if tail:
+            raise OptionError(f"--tail is for a model that makes the predictions; {predictions} has them already.")
         predicted = read_predictions(predictions)
         if not isinstance(predicted, Dataset):
             predicted = _by_label_id(predicted, places, predictions, truth, truth_data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import row_options
+from shortlist.cli.reading import row_options, tail_option
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ STDIO = "-"
 @click.option("--in", "in_file", type=click.Path(), help="Input file, whatever its name; - for standard input.")
 @click.option("--out", type=click.Path(), help="Output file: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.")
 @click.option("-k", default=5, show_default=True, type=click.IntRange(1), help="Number of labels per text.")
-@click.option("--min-score", default=0.0, show_default=True, help="Omit labels with a lower score.")
+@click.option("--min-score", type=float,
+              help="Omit labels with a lower score.  [default: the model's threshold, if it has one]")  # fmt: skip
 @click.option("--search-effort", default=1.0, show_default=True,
               help="How much of the candidate index to search: 2 searches twice as much, 0.5 half.")  # fmt: skip
+@tail_option
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--with-text/--without-text", default=None,
@@ -64,7 +66,8 @@ def predict(
     line), .npy and .npz.
 
     Files, and everything written to --out, give JSON lines (or Parquet), one per row and in order: {"id": …,
-    "text": …, "labels": […], "scores": […]}. A bad row is reported and gets an "error" and no labels; the job
+    "text": …, "labels": […], "scores": […]}. A text for which no label reaches the threshold gets an empty list of
+    labels: not sure. A bad row is reported and gets an "error" and no labels; the job
     continues. Exit code 1 means that all rows were bad. While the job runs, its output is in OUT.partial. If
     interrupted, rerun with --resume; the result is the same.
 
@@ -206,19 +209,30 @@ def _predict_to_file(
     return output.written
 
 
-def _readable(model: Model, min_score: float) -> Callable[[list[PredictedRow]], bytes]:
+def _readable(model: Model, min_score: float | None) -> Callable[[list[PredictedRow]], bytes]:
+    no_labels = f"  ({_no_labels(model, min_score)})"
+
     def encode(predicted: list[PredictedRow]) -> bytes:
         lines = []
         for row, labels, scores in predicted:
             lines.append(row.text if row.problem is None else f"({row.problem})")
             if not labels and row.problem is None:
-                lines.append(f"  (no label scores {min_score} or more)" if min_score else "  (no known words)")
+                lines.append(no_labels)
             for label, score in zip(labels, scores, strict=True):
                 name = model.display_names.get(label, label)
                 lines.append(f"  {score:6.3f}  {label}" + (f"  {name}" if name != label else ""))
         return "".join(f"{line}\n" for line in lines).encode()
 
     return encode
+
+
+def _no_labels(model: Model, min_score: float | None) -> str:
+    """Why a text has no labels."""
+    if min_score is None and model.thresholds is not None:
+        if model.thresholds.per_label:
+            return "not sure: no label reaches its threshold"
+        min_score = model.thresholds.min_score
+    return f"not sure: no label scores {min_score:g} or more" if min_score else "no known words"
 
 
 def _print_summary(name: str, written: RowCounts, n_before: int, start: float) -> None:

@@ -114,3 +114,22 @@ unseen_option = click.option(
     show_default=True,
     help="Whether to count labels that do not occur in training.",
 )
+
+
+class _Tail(click.ParamType):
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return value if value == "auto" else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number from 0 to 1 nor auto.", param, ctx)
+
+
+tail_option = click.option(
+    "--tail",
+    type=_Tail(),
+    default=0.0,
+    show_default=True,
+    help="Rank rare labels higher: 0 not at all, 1 most; auto: as training chose.",
+)

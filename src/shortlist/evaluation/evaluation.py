@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
@@ -28,6 +29,7 @@ from shortlist.evaluation.metrics import (
 )
 from shortlist.evaluation.overlap import UNKNOWN, Overlap, Unseen, find_leaks
 from shortlist.labels.propensity import propensities
+from shortlist.lazy import sparse
 from shortlist.tables import Table, Tabular, wrapped
 
 AT_MOST = "  at most"
@@ -127,6 +129,7 @@ def evaluate(
     intervals: bool = False,
     resamples: int = 1000,
     seed: int = 0,
+    in_order: bool = False,
 ) -> Evaluation:
     """Measure ranked predictions against the true labels.
 
@@ -143,6 +146,7 @@ def evaluate(
     drop_leaks    leave out the texts that also occur in the training data. Needs texts: truth and train as `Dataset`
     a, b          propensity model, see `shortlist.labels.propensities`
     intervals     also estimate 95 % intervals by bootstrap over texts, with `resamples` and `seed`
+    in_order      rank predictions with scores as they are listed, not by score: for predictions made with a `tail`
 
     >>> print(evaluate([["shoes", "hats"]], [["hats"]], k=(1, 2))["P@2"])
     50.0
@@ -158,12 +162,17 @@ def evaluate(
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
-    aligned = align(read_predictions(predictions), read_truth(truth), train, isinstance(truth, Dataset))
+    given = read_predictions(predictions)
+    if in_order:
+        given.rows = Ragged(given.rows.indptr, given.rows.values)
+    aligned = align(given, read_truth(truth), train, isinstance(truth, Dataset))
     true_labels, frequencies = sort_unique(aligned.truth), aligned.frequencies
     n_texts = len(true_labels)
     pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, n_texts)
     ranked = top_k(aligned.predictions, places_needed(max(ks), pair_rows[:, None]))
     notes = _order_notes(predictions, truth) + _unknown_notes(aligned, ranked)
+    if not sparse.issparse(predictions):  # which has no order of its own
+        notes += _score_notes(aligned.predictions)
     if len(pair_rows):
         ranked, true_labels = drop_pairs(ranked, true_labels, pair_rows, aligned.label_ids(pair_labels))
         notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
@@ -225,6 +234,20 @@ def _unknown_notes(aligned: Aligned, ranked: np.ndarray) -> list[str]:
     example = list(aligned.id_of_name)[int(unknown[0])]
     where = "not in the truth" if aligned.frequencies is None else "neither in the truth nor in training"
     return [f"Predicted labels that occur {where}: {len(unknown):,}, such as {example!r}."]
+
+
+def _score_notes(rows: Ragged) -> list[str]:
+    """Predictions made with a tail are not listed by score; ranking them by score undoes the tail."""
+    if rows.weights is None or len(rows.values) < 2:
+        return []
+    same_text = rows.row_ids[1:] == rows.row_ids[:-1]
+    n_texts = len(np.unique(rows.row_ids[1:][same_text & (np.diff(rows.weights) > 0)]))
+    if not n_texts:
+        return []
+    return [
+        f"Texts whose labels are not listed by score: {n_texts:,}. They were ranked by score. If the order of the list "
+        "counts, as it does with a tail, use in_order (--in-order)."
+    ]
 
 
 def _order_notes(predictions: Any, truth: Any) -> list[str]:

@@ -41,6 +41,14 @@ def is_filtered(ids: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return (ids >= 0) & contains(pair_keys(pairs[:, 0], pairs[:, 1]), keys)
 
 
+def unfiltered(ids: np.ndarray, scores: np.ndarray, pairs: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first k labels (ids and scores, texts × K) of each text that form none of the pairs with it."""
+    if pairs is not None and len(pairs):
+        ids = np.where(is_filtered(ids, pairs), -1, ids)
+    order = np.argsort(ids < 0, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
 def drop_pairs(ids: np.ndarray, truth: Ragged, rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, Ragged]:
     """Remove the pairs from ranked predictions (texts × K), where lower ranks move up, and from the truth."""
     pairs = pair_keys(rows[labels >= 0], labels[labels >= 0])

@@ -1,6 +1,6 @@
 """Trained models: predicting, explaining, saving and loading."""
 
 from shortlist.model.folder import load
-from shortlist.model.model import Model, Prediction, WordEffect
+from shortlist.model.model import Model, Prediction, Tail, WordEffect
 
-__all__ = ["Model", "Prediction", "WordEffect", "load"]
+__all__ = ["Model", "Prediction", "Tail", "WordEffect", "load"]

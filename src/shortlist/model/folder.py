@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -51,10 +51,14 @@ from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.stage import Stage, without_prefix
+from shortlist.stages.tail import TailRanking
+from shortlist.stages.thresholds import Thresholds
 from shortlist.text import Vocabulary
 
 # Attempts to open a folder that is being replaced.
 MAX_ATTEMPTS = 3
+
+StageType = TypeVar("StageType", bound=Stage)
 
 
 def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
@@ -79,12 +83,17 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
         members = [
             _write_pipeline(pipeline, beside, "" if alone else f"{i}.") for i, pipeline in enumerate(model.pipelines)
         ]
-        calibration = None
-        if model.calibration is not None:
-            calibration = _write_stage("calibration", model.calibration, beside, "")
+        calibration, thresholds, tail = (
+            None if stage is None else _write_stage(name, stage, beside, "")
+            for name, stage in (
+                ("calibration", model.calibration),
+                ("thresholds", model.thresholds),
+                ("tail", model.tail_ranking),
+            )
+        )
         files = {path.name: _file_facts(path) for path in sorted(beside.iterdir())}
         about = (FORMAT, FORMAT_VERSION, __version__, model.recipe, model.options, model.n_labels)
-        config = ModelConfig(*about, members, calibration, files)
+        config = ModelConfig(*about, members, calibration, thresholds, tail, files)
         _write_json(beside / CONFIG, msgspec.structs.replace(config, xxh3=config_checksum(config)))
 
 
@@ -180,11 +189,9 @@ class ModelReader:
             ]
             if not pipelines:
                 raise ModelError("it has no stages")
-            calibration = None
-            if config.calibration is not None:
-                calibration = Calibration.from_arrays(
-                    self._arrays("calibration.safetensors"), config.calibration.config
-                )
+            calibration = self._stage(Calibration, config.calibration)
+            thresholds = self._stage(Thresholds, config.thresholds, n_labels=len(labels))
+            tail_ranking = self._stage(TailRanking, config.tail, n_labels=len(labels))
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, DataError) as error:
             raise self._damaged(f"{error!r}" if isinstance(error, KeyError) else str(error)) from None
         except UnknownEncoderError as error:
@@ -197,7 +204,14 @@ class ModelReader:
             raise self._damaged(f"the examples in {CARD} are not a list of texts")
         self._check_config()
         records = self._json_lines(CURVES) if CURVES in self._contents else []
-        return Model(config.recipe, config.options, pipelines, labels, names, calibration, facts, records)
+        about = calibration, facts, records, thresholds, tail_ranking
+        return Model(config.recipe, config.options, pipelines, labels, names, *about)
+
+    def _stage(self, kind: type[StageType], stage: StageConfig | None, **sizes: int) -> StageType | None:
+        """A stage behind the pipelines, if the model has it."""
+        if stage is None:
+            return None
+        return kind.from_arrays(self._arrays(f"{stage.stage}.safetensors"), stage.config, **sizes)
 
     def _pipeline(self, stages: list[StageConfig], prefix: str, n_labels: int) -> Pipeline:
         by_name = {stage.stage: stage for stage in stages}

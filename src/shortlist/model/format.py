@@ -19,7 +19,7 @@ from shortlist.errors import ModelError
 from shortlist.files import ArrayInfo, safetensors_header
 
 FORMAT = "shortlist-model"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 CONFIG, CARD, CURVES = "config.json", "card.json", "metrics.jsonl"
 LABELS, DISPLAY_NAMES = "labels.txt", "display_names.txt"
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
@@ -54,6 +54,8 @@ class ModelConfig(msgspec.Struct):
     n_labels: int
     members: list[list[StageConfig]]
     calibration: StageConfig | None
+    thresholds: StageConfig | None
+    tail: StageConfig | None
     files: dict[str, FileFacts]
     xxh3: str = ""  # of everything else
 

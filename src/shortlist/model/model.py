@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -23,15 +23,22 @@ from shortlist.odds import log_odds
 from shortlist.stages.calibration import N_RANKED, Calibration
 from shortlist.stages.columns import Columns
 from shortlist.stages.pipeline import Pipeline, n_inputs
+from shortlist.stages.tail import TailRanking
+from shortlist.stages.thresholds import Thresholds
 from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
+    from shortlist.evaluation.thresholds import ThresholdTable
     from shortlist.text import Tokenizer, Vocabulary
 
 MAX_EXPLAINED_WORDS = 64
 WARM_UP_TEXTS = 8
 # Each member of an ensemble ranks at least this many labels: one that it ranks low still counts for something.
 MIN_RANKED_BY_MEMBER = 50
+# With a tail, this many candidates of each text are put into another order.
+TAIL_CANDIDATES = 100
+
+Tail = float | Literal["auto"]
 
 
 class WordEffect(NamedTuple):
@@ -54,11 +61,13 @@ class Prediction(NamedTuple):
 class Model:
     """A trained model.
 
-    recipe     the name of the recipe that it was trained with
-    options    the options that it was trained with
-    pipelines  its stages; several pipelines are an ensemble, which averages their scores
-    facts      what training found out, for the card
-    records    the training curves: one record per epoch
+    recipe        the name of the recipe that it was trained with
+    options       the options that it was trained with
+    pipelines     its stages; several pipelines are an ensemble, which averages their scores
+    facts         what training found out, for the card
+    records       the training curves: one record per epoch
+    thresholds    the scores that labels need where a prediction sets no `min_score`; None: any score will do
+    tail_ranking  how rare each label is, for predictions with a `tail`; None: unknown
     """
 
     def __init__(
@@ -71,11 +80,14 @@ class Model:
         calibration: Calibration | None = None,
         facts: dict[str, Any] | None = None,
         records: list[dict[str, Any]] | None = None,
+        thresholds: Thresholds | None = None,
+        tail_ranking: TailRanking | None = None,
     ) -> None:
         """`display_names`: by label, or one per label in order, empty where there is none."""
         self.recipe, self.options, self.pipelines, self.calibration = recipe, options, pipelines, calibration
         self._labels, self._display_names = label_names, display_names
         self.facts, self.records = facts or {}, records or []
+        self.thresholds, self.tail_ranking = thresholds, tail_ranking
 
     def __repr__(self) -> str:
         return f"Model({self.title}, {self.n_labels:,} labels)"
@@ -139,6 +151,8 @@ class Model:
             "n_words": None if self.vocabulary is None else len(self.vocabulary),
             "n_columns": None if self.columns is None else len(self.columns),
             "options": self.options,
+            "min_score": 0.0 if self.thresholds is None else self.thresholds.min_score,
+            "tail": None if self.tail_ranking is None else self.tail_ranking.auto,
         }
         return {**about, **self.facts, **about}  # facts may come from a file, and do not overrule what is so
 
@@ -148,9 +162,10 @@ class Model:
         texts: str,
         k: int = 5,
         threads: int | None = None,
-        min_score: float = 0.0,
+        min_score: float | None = None,
         explain: bool = False,
         search_effort: float = 1.0,
+        tail: Tail = 0.0,
     ) -> list[Prediction]: ...
     @overload
     def predict(
@@ -158,35 +173,40 @@ class Model:
         texts: Iterable[str],
         k: int = 5,
         threads: int | None = None,
-        min_score: float = 0.0,
+        min_score: float | None = None,
         explain: bool = False,
         search_effort: float = 1.0,
+        tail: Tail = 0.0,
     ) -> list[list[Prediction]]: ...
     def predict(
         self,
         texts: str | Iterable[str],
         k: int = 5,
         threads: int | None = None,
-        min_score: float = 0.0,
+        min_score: float | None = None,
         explain: bool = False,
         search_effort: float = 1.0,
+        tail: Tail = 0.0,
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of several; fewer if the model knows no more.
 
         A model that was trained on features takes a matrix, dense or sparse, with one row per text.
 
         threads        number of threads; by default, all cores
-        min_score      leave out labels with a lower score
+        min_score      leave out labels with a lower score. None: the model's threshold, if it has one (see
+                       `choose_threshold`); 0: no threshold. An empty list means "not sure"
         explain        say how much each word moved each label's score; features have no words
         search_effort  2 searches twice as many candidates, a little more accurate and slower; 0.5 half as many
+        tail           above 0, up to 1: rank rare labels higher, by score × (1 / propensity)^tail. The scores stay
+                       probabilities, so they need not fall. "auto": the value that training chose
 
         >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
         [Prediction(label='headphones', score=0.71, name='headphones'), …]
         """
         if isinstance(texts, str):
-            return self.predict([texts], k, threads, min_score, explain, search_effort)[0]
+            return self.predict([texts], k, threads, min_score, explain, search_effort, tail)[0]
         texts = _checked_inputs(texts)
-        ids, scores = self.rank(texts, k, threads, min_score, search_effort)
+        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -199,15 +219,48 @@ class Model:
         ]
 
     def rank(
-        self, inputs: Any, k: int = 5, threads: int | None = None, min_score: float = 0.0, search_effort: float = 1.0
+        self,
+        inputs: Any,
+        k: int = 5,
+        threads: int | None = None,
+        min_score: float | None = None,
+        search_effort: float = 1.0,
+        tail: Tail = 0.0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
         inputs, k, search_effort = _checked_inputs(inputs), _checked_k(k), _checked_search_effort(search_effort)
-        min_score = _checked_min_score(min_score)
+        thresholds = self.thresholds if min_score is None else Thresholds.of(_checked_min_score(min_score))
+        tail = self.checked_tail(tail)
         with use_cores(threads):
-            ids, scores = self.raw_rank(inputs, max(k, N_RANKED), search_effort)
-            ids, scores = ids[:, :k], self._calibrated(inputs, scores)[:, :k]
-        return (np.where(scores >= min_score, ids, -1) if min_score > 0 else ids), scores
+            n_ranked = max(k, TAIL_CANDIDATES if tail else N_RANKED)
+            ids, raw = self.raw_rank(inputs, n_ranked, search_effort)
+            scores = self.calibrated(inputs, raw)
+        if thresholds is not None:
+            ids = np.where(thresholds.passes(ids, scores), ids, -1)
+        if tail and self.tail_ranking is not None:
+            order = self.tail_ranking.order(ids, raw, tail)
+        elif thresholds is not None and thresholds.per_label:
+            order = np.argsort(ids < 0, axis=1, kind="stable")  # what is left moves up
+        else:
+            return ids[:, :k], scores[:, :k]
+        order = order[:, :k]
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+    def checked_tail(self, tail: Tail) -> float:
+        """The tail as a number, or an OptionError if it is wrong or this model has none."""
+        if isinstance(tail, bool) or not (tail == "auto" or (isinstance(tail, int | float) and 0 <= tail <= 1)):
+            raise OptionError(f"tail is {tail!r}; expected a number from 0 to 1, or 'auto'")
+        if tail and self.tail_ranking is None:
+            raise OptionError("this model does not know how frequent its labels are, so it takes no tail")
+        if tail != "auto":
+            return float(tail)
+        assert self.tail_ranking is not None
+        if self.tail_ranking.auto is None:
+            raise OptionError(
+                "tail is 'auto', but training has chosen no value for this model, because there were no held-out "
+                "texts. Give a number from 0 to 1, such as 0.3"
+            )
+        return self.tail_ranking.auto
 
     def raw_rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """The k best label ids of each text and their scores before calibration."""
@@ -224,14 +277,17 @@ class Model:
         inputs = _checked_inputs(inputs)
         with use_cores(threads):
             best = None if self.calibration is None else self.raw_rank(inputs, N_RANKED)[1]
-            return self._calibrated(inputs, self._raw_scores(inputs, ids), best)
+            return self.calibrated(inputs, self._raw_scores(inputs, ids), best)
 
     def _raw_scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         scores = [pipeline.scores(inputs, ids) for pipeline in self.pipelines]
         return np.nan_to_num(scores[0] if len(scores) == 1 else np.mean(scores, axis=0))
 
-    def _calibrated(self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
-        """Between 0 and 1: some cosines are a little above 1."""
+    def calibrated(self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
+        """Probabilities for scores of `raw_rank`; between 0 and 1, although some cosines are a little above 1.
+
+        best  the scores of each text's best labels, if they are not the first of `scores`
+        """
         if self.calibration is not None:
             scores = self.calibration.apply(scores, self.known_share(inputs), best)
         return np.clip(scores, 0, 1)
@@ -268,15 +324,66 @@ class Model:
         return Prediction(label, score, (names[label_id] or label) if names else label)
 
     def predict_dataset(
-        self, dataset: Dataset, k: int = 5, threads: int | None = None, search_effort: float = 1.0
+        self,
+        dataset: Dataset,
+        k: int = 5,
+        threads: int | None = None,
+        search_effort: float = 1.0,
+        tail: Tail = 0.0,
+        min_score: float | None = 0.0,
     ) -> Dataset:
-        """Predictions as a data set: the same texts, the predicted labels best first, scores as weights."""
+        """Predictions as a data set: the same texts, the predicted labels best first, scores as weights.
+
+        Metrics at k count a label that is left out as a miss, so the model's threshold applies only with
+        `min_score=None`. With a tail there are no weights, because `evaluate` would rank by them.
+        """
         inputs = dataset.texts if dataset.features is None else dataset.features
-        ids, scores = self.rank(inputs, k, threads, search_effort=search_effort)
+        ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail)
         found = ids >= 0
         indptr = counts_to_indptr(found.sum(axis=1))
-        labels = Ragged(indptr, ids[found].astype(np.int32), scores[found].astype(np.float32))
+        weights = None if self.checked_tail(tail) else scores[found].astype(np.float32)
+        labels = Ragged(indptr, ids[found].astype(np.int32), weights)
         return Dataset(dataset.texts, labels, self.label_names, self.display_names)
+
+    def choose_threshold(
+        self,
+        data: Any,
+        *,
+        precision: float | None = None,
+        coverage: float | None = None,
+        cost_wrong: float | None = None,
+        cost_missing: float | None = None,
+        guarantee: float | None = None,
+        per_label: bool = False,
+        k: int = 5,
+        threads: int | None = None,
+    ) -> ThresholdTable:
+        """Choose the score that labels need, on texts that the model has not learnt from, and store it in the model.
+
+        From then on, predictions without `min_score` use it. `save` keeps it. Give one goal:
+
+        precision     the lowest threshold with at least this share of the predicted labels right
+        coverage      the highest threshold that leaves at least this share of the texts a label
+        cost_wrong    the lowest cost per text, if this is the cost of a wrong label
+        cost_missing  and this the cost of a right label that is left out
+        guarantee     the highest threshold with which the answer to a fresh text from the same source has a right label
+                      with at least this probability (split-conformal prediction)
+
+        data       a `Dataset`, or anything that `shortlist.read` reads
+        per_label  thresholds of their own for labels with at least 50 predictions; for a precision, or costs
+        k          labels per text
+
+        If the goal cannot be reached, a warning says so, `reached` of the table is False, and nothing is stored.
+
+        >>> table = model.choose_threshold(data, precision=0.9)  # doctest: +SKIP
+        >>> table.min_score  # doctest: +SKIP
+        0.437
+        """
+        from shortlist.evaluation.thresholds import Goal
+        from shortlist.model.choosing import choose_and_store
+
+        goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)
+        return choose_and_store(self, data, goal, per_label, _checked_k(k), threads)
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""
@@ -288,7 +395,17 @@ class Model:
         """The same model with its matrices in 8 bits."""
         pipelines = [pipeline.quantized() for pipeline in self.pipelines]
         names = self._labels, self._display_names
-        return Model(self.recipe, self.options, pipelines, *names, self.calibration, self.facts, self.records)
+        return Model(
+            self.recipe,
+            self.options,
+            pipelines,
+            *names,
+            calibration=self.calibration,
+            facts=self.facts,
+            records=self.records,
+            thresholds=self.thresholds,
+            tail_ranking=self.tail_ranking,
+        )
 
     def save(self, folder: str | Path, bits: int = 8) -> None:
         """Write the model to a folder, all or nothing. An older model there is replaced.
@@ -309,7 +426,8 @@ class Model:
             words = [] if self.vocabulary is None else self.vocabulary.words[: 5 * WARM_UP_TEXTS]
             inputs = [" ".join(words[5 * i : 5 * i + 5]) for i in range(WARM_UP_TEXTS)]
         for some, explain in ((inputs[:1], True), (inputs, False), (inputs, True)):
-            self.predict(some, threads=threads, explain=explain, search_effort=search_effort)
+            # Without a threshold, which could leave nothing to explain.
+            self.predict(some, threads=threads, min_score=0, explain=explain, search_effort=search_effort)
 
 
 def _checked_inputs(inputs: Any) -> Any:

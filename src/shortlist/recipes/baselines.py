@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import LABEL_TEXTS, STOP_WORDS, THREADS, VALIDATION_FRACTION
+from shortlist.recipes.common import LABEL_TEXTS, MAX_TAIL_LOSS, STOP_WORDS, THREADS, VALIDATION_FRACTION
 from shortlist.recipes.options import count
 from shortlist.recipes.recipe import Recipe
 
@@ -28,6 +28,7 @@ CENTROID = Recipe(
         LABEL_TEXTS,
         count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
         VALIDATION_FRACTION,
+        MAX_TAIL_LOSS,
         THREADS,
     ),
     takes=("texts", "sparse", "dense"),

@@ -49,6 +49,13 @@ VALIDATION_FRACTION = fraction(
     "share of the texts that is held out: they decide what counts how much, and show what scores mean",
     "0.05; more, up to 0.1, where that is less than 500 texts; at most 5,000 texts",
 )
+MAX_TAIL_LOSS = Option(
+    "max_tail_loss",
+    (float,),
+    0.5,
+    "points of P@1 on held-out texts that tail=auto, which ranks rare labels higher, may cost",
+    low=0,
+)
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
 
 LABEL_TEXTS = replace(
@@ -92,6 +99,7 @@ RERANKER_OPTIONS = (
 HELD_OUT_OPTIONS = (
     VALIDATION_FRACTION,
     flag("tune_search", True, "search less in prediction where held-out texts show that it costs next to nothing"),
+    MAX_TAIL_LOSS,
     count("patience", 10, "stop after this many epochs without improvement"),
     count("seed", 0, "random seed", low=0),
 )

@@ -21,8 +21,16 @@ from shortlist.data.histogram import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
-from shortlist.evaluation.filters import is_filtered, pair_keys, places_needed
+from shortlist.evaluation.filters import pair_keys, places_needed, unfiltered
 from shortlist.evaluation.overlap import Unseen, find_leaks
+from shortlist.evaluation.thresholds import (
+    Judged,
+    ThresholdRow,
+    passing_row,
+    risk_coverage,
+    shown_thresholds,
+    threshold_row,
+)
 from shortlist.model.model import Model
 from shortlist.text import Tokenizer
 from shortlist.text.perturb import PERTURBATIONS, perturb
@@ -84,6 +92,9 @@ class Measurements:
     confusions: list[Confusion]
     confident_mistakes: list[Mistake]
     examples: dict[str, list[dict[str, Any]]]
+    thresholds: list[ThresholdRow]
+    threshold: ThresholdRow | None  # the model's own, if it has one
+    risk_coverage: list[tuple[float, float]]
 
 
 def measure_model(
@@ -126,7 +137,8 @@ def measure_model(
     latency = measure_latency(lambda one: predict(one, K, threads=1), inputs)
     machine = machine_facts()
     ranking = _rank(model, test, predicted, train)
-    ranked = ranking.ids >= 0
+    ranked, scored = ranking.ids >= 0, (ranking.ids, ranking.scores)
+    judged = Judged(*scored, ranking.correct, test.labels.counts)
     on_test = reliability_and_error(ranking.scores[ranked], ranking.correct[ranked])
     entry = Entry(
         name=name or model.title,
@@ -165,6 +177,9 @@ def measure_model(
         confusions=_confusions(ranking),
         confident_mistakes=_confident_mistakes(ranking),
         examples=examples,
+        thresholds=[threshold_row(judged, min_score) for min_score in shown_thresholds(judged)],
+        threshold=None if model.thresholds is None else passing_row(judged, model.thresholds.passes(*scored)),
+        risk_coverage=risk_coverage(judged),
     )
 
 
@@ -230,10 +245,7 @@ def _rank(model: Model, test: Dataset, predicted: Dataset, train: Dataset | None
     ids, scores = np.full(filled.shape, -1, np.int64), np.zeros(filled.shape, np.float32)
     ids[filled], scores[filled] = predicted.labels.values, predicted.labels.weights
     known = test.relabelled(model.label_names)
-    if known.filter_pairs is not None and len(known.filter_pairs):  # neither correct nor wrong
-        ids[is_filtered(ids, known.filter_pairs)] = -1
-    order = np.argsort(ids < 0, axis=1, kind="stable")[:, :K]
-    ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    ids, scores = unfiltered(ids, scores, known.filter_pairs, K)  # such pairs are neither correct nor wrong
     correct = is_relevant(ids, known.labels, max(model.n_labels, 1))
     frequencies = None if train is None else train.relabelled(model.label_names).label_frequencies
     return _Ranking(model, test, ids, scores, correct, known.labels, frequencies)
@@ -303,7 +315,7 @@ def _examples(ranking: _Ranking, rng: np.random.Generator) -> dict[str, list[dic
         examples[kind] = []
         for row in np.sort(rng.choice(rows, min(EXAMPLES, len(rows)), replace=False)).tolist():
             text, labels = ranking.test.texts[row], set(ranking.test.labels_of(row))
-            predictions = ranking.model.predict(text, K, explain=True)
+            predictions = ranking.model.predict(text, K, min_score=0, explain=True)
             correct = [prediction.label in labels for prediction in predictions]
             shown = {"text": text, "labels": ranking.true_names(row), "predictions": predictions, "correct": correct}
             examples[kind].append(shown)

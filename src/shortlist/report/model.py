@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shortlist.compare.results import Entry
+from shortlist.evaluation.thresholds import ThresholdRow
 from shortlist.model.model import Prediction
 from shortlist.report import sections
 from shortlist.report.measure import Measurements
 from shortlist.report.page import Page
 from shortlist.report.plots import Bar, Line, bars, lines
+from shortlist.report.render import Cell
 from shortlist.report.sections import MEANINGS, Data, file_size, score_cell
 
 KS = (1, 3, 5)
@@ -26,6 +28,7 @@ def model_page(found: Measurements) -> Page:
         busy=sections.busy_machine(found.machine),
         accuracy=_accuracy(found.entry),
         **sections.shared_sections([found.entry], found.words),
+        thresholds=_thresholds(found),
         search_effort=_search_effort(found.card.get("search_effort") or {}),
         examples={kind: [_example(one) for one in given] for kind, given in found.examples.items() if given},
         options=[
@@ -65,6 +68,30 @@ def _accuracy(entry: Entry) -> Data:
             rows.append([f"{family}@k", *(score_cell(entry, metric) for metric in metrics)])
             rows += sections.ceiling_rows(entry, metrics)
     return {"header": ["", *(f"k = {k}" for k in KS)], "rows": rows, "plots": plots, "meanings": " ".join(meanings)}
+
+
+def _thresholds(found: Measurements) -> Data | None:
+    """What a minimum score costs and gains: the risk-coverage curve, and the same at round thresholds."""
+    if len(found.risk_coverage) < 2:
+        return None
+    curve = [(100 * answered, 100 * wrong) for answered, wrong in found.risk_coverage]
+    drawn = [Line("labels wrong", curve)]
+    rows = [_threshold_cells(f"{row.min_score:.2f}", row) for row in found.thresholds]
+    if found.threshold is not None:
+        answered, right = found.threshold.answered.value, found.threshold.right.value
+        drawn.append(Line("threshold", [(100 * answered, 100 * (1 - right))], series=1))
+        rows.append(_threshold_cells("the model’s", found.threshold))
+    plots = [lines(drawn, "% of texts with an answer", "% of labels wrong", "Risk and coverage")]
+    header = ["minimum score", "% of texts with an answer", "% of labels right", "labels per text"]
+    return {"header": header, "rows": rows, "plots": plots, "own": found.threshold is not None}
+
+
+def _threshold_cells(name: str, row: ThresholdRow) -> list[Any]:
+    shares = [
+        Cell(f"{100 * share.value:.1f}", detail=f"{100 * share.low:.1f} to {100 * share.high:.1f}")
+        for share in (row.answered, row.right)
+    ]
+    return [name, *shares, row.labels_per_text.value]
 
 
 def _search_effort(given: Mapping[str, Any]) -> Data | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -33,13 +33,21 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     ] | UnsetType = UNSET  # fmt: skip
     # A float because 5.0 is a valid JSON integer.
     k: Annotated[float, Meta(ge=1, le=MAX_K, multiple_of=1, description="Maximum number of labels per text.")] = 5
-    min_score: Annotated[float, Meta(ge=0, le=1, description="Labels with a lower score are omitted.")] = 0.0
+    min_score: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="Labels with a lower score are omitted. Null uses the model's threshold; 0 omits none."),
+    ] = None  # fmt: skip
     explain: Annotated[bool, Meta(description="Return how much each word changed the score of each label.")] = False
     search_effort: Annotated[
         Annotated[float, Meta(gt=0, le=MAX_SEARCH_EFFORT)] | None,
         Meta(description="How much of the candidate index to search, as a factor: 2 is slower and slightly more "
              "accurate. Null uses the server's setting."),
     ] = None  # fmt: skip
+    tail: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | Literal["auto"],
+        Meta(description="Above 0, rare labels are ranked higher; scores need not fall then. \"auto\" uses the value "
+             "that training chose."),
+    ] = 0.0  # fmt: skip
 
 
 class Word(msgspec.Struct):
@@ -63,7 +71,8 @@ class PredictResponse(msgspec.Struct):
     """The labels of all texts of a request."""
 
     predictions: Annotated[
-        list[list[PredictedLabel]], Meta(description="One list per text, in order; the best label first.")
+        list[list[PredictedLabel]],
+        Meta(description="One list per text, in order; the best label first. Empty: not sure."),
     ]
     took_ms: Annotated[float, Meta(description="Time the server took, in milliseconds.")]
 
@@ -85,11 +94,15 @@ class ModelCard(msgspec.Struct):
     n_words: Annotated[int | None, Meta(description="The size of the vocabulary, if the model has one.")]
     n_columns: Annotated[int | None, Meta(description="The number of features, if the model takes features.")]
     options: Annotated[dict[str, Any], Meta(description="The options of the recipe.")]
+    min_score: Annotated[float, Meta(description="The model's threshold; 0 if it has none.")]
+    tail: Annotated[float | None, Meta(description='What "auto" means for `tail`; null if nothing was chosen.')]
     created: Annotated[str, Meta(description="When it was saved.")] | UnsetType = UNSET
     size_bytes: Annotated[int, Meta(description="The size of the model folder.")] | UnsetType = UNSET
     data: Annotated[dict[str, Any], Meta(description="About the training data.")] | UnsetType = UNSET
     scores: Annotated[dict[str, Any], Meta(description="Metrics on the validation part.")] | UnsetType = UNSET
     calibration: Annotated[dict[str, Any], Meta(description="How scores became probabilities.")] | UnsetType = UNSET
+    threshold: Annotated[dict[str, Any], Meta(description="How the threshold was chosen.")] | UnsetType = UNSET
+    tail_choice: Annotated[dict[str, Any], Meta(description="How `tail` was chosen.")] | UnsetType = UNSET
     search_effort: Annotated[dict[str, Any], Meta(description="How far candidates are searched.")] | UnsetType = UNSET
     examples: Annotated[list[str], Meta(description="Texts to try; absent by default.")] | UnsetType = UNSET
 

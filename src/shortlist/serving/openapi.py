@@ -110,6 +110,8 @@ def type_name(schema: dict[str, Any]) -> str:
     """A JSON schema in a few words, such as "list of Word" or "integer (1 to 100)"."""
     if "$ref" in schema:
         return schema["$ref"].rpartition("/")[2]
+    if "enum" in schema:
+        return " or ".join(f'"{value}"' for value in schema["enum"])
     if "anyOf" in schema:
         return " or ".join(type_name(option) for option in schema["anyOf"])
     if schema.get("type") == "array":

@@ -46,9 +46,8 @@ class PredictEndpoint:
             inputs, request = decode_request(await read_body(headers, receive, self.limits.max_body))
             texts = fitting(inputs, self.served.model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
-            call = PredictCall(
-                self.served.model, self.served.threads, int(request.k), request.min_score, request.explain, effort
-            )
+            options = request.min_score, request.explain, effort, request.tail
+            call = PredictCall(self.served.model, self.served.threads, int(request.k), *options)
             self.limits.check_texts(texts, request.explain)
             self.admission.add_texts(len(texts) * call.weight)
             n_texts = len(texts) * call.weight

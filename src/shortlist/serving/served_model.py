@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from shortlist.data.feature_rows import FeatureRow, stack_rows
-from shortlist.model import Model, Prediction, load
+from shortlist.model import Model, Prediction, Tail, load
 from shortlist.model.format import CONFIG
 from shortlist.serving.limits import EXPLAIN_WEIGHT
 from shortlist.serving.problems import busy
@@ -30,9 +30,10 @@ class PredictCall(msgspec.Struct, frozen=True):
     model: Model
     threads: int | None
     k: int
-    min_score: float
+    min_score: float | None
     explain: bool
     search_effort: float
+    tail: Tail
 
     @property
     def weight(self) -> int:
@@ -42,7 +43,7 @@ class PredictCall(msgspec.Struct, frozen=True):
     def __call__(self, texts: list[Any]) -> list[list[Prediction]]:
         inputs = stack_rows(texts) if isinstance(texts[0], FeatureRow) else texts
         return self.model.predict(inputs, self.k, self.threads, min_score=self.min_score, explain=self.explain,
-                                  search_effort=self.search_effort)  # fmt: skip
+                                  search_effort=self.search_effort, tail=self.tail)  # fmt: skip
 
 
 class ServedModel:

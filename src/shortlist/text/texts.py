@@ -21,7 +21,8 @@ class Texts(Sequence[str]):
     def __init__(self, buffer: np.ndarray, offsets: np.ndarray) -> None:
         self.buffer = buffer
         self.offsets = offsets
-        self.split: dict[str, tuple[np.ndarray, ...]] = {}  # the words of few texts, which several stages ask for
+        # The words of few texts, which several stages ask for.
+        self.split: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
     @staticmethod
     def from_strings(strings: Sequence[str]) -> Texts:

@@ -79,6 +79,9 @@ def combine(models: list[Model]) -> Model:
     """The ensemble of models that were trained on the same data."""
     first = models[0]
     facts = {name: fact for name, fact in first.facts.items() if name in ("data", "examples")}
+    # All members know the same frequencies. The smallest of their tails costs none of them too much.
+    rankings = [model.tail_ranking for model in models if model.tail_ranking is not None]
+    tails = [ranking.auto for ranking in rankings if ranking.auto is not None]
     return Model(
         first.recipe,
         {**first.options, "ensemble": len(models)},
@@ -88,6 +91,7 @@ def combine(models: list[Model]) -> Model:
         Calibration.mean([model.calibration for model in models]),
         facts,
         first.records,
+        tail_ranking=rankings[0].with_auto(min(tails, default=None)) if rankings else None,
     )
 
 

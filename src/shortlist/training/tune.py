@@ -1,4 +1,4 @@
-"""The last steps of training, on held-out texts: search effort, calibration, what 8 bits cost, and the model card."""
+"""The last steps of training, on held-out texts: search effort, calibration, tail, what 8 bits cost, the model card."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant, reliability
-from shortlist.model.model import Model
-from shortlist.stages.calibration import N_RANKED, Calibration
+from shortlist.model.model import TAIL_CANDIDATES, Model
+from shortlist.stages.calibration import Calibration
+from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
 from shortlist.training.calibrate import fit_calibration
 
@@ -20,8 +21,10 @@ log = logging.getLogger("shortlist")
 MAX_LOSS, MAX_PESSIMISTIC_LOSS = 0.1, 0.2
 SEARCH_STEP = 0.7
 N_EXAMPLES = 8
-RANKS = N_RANKED
+RANKS = TAIL_CANDIDATES  # labels per held-out text that are ranked
 CALIBRATED_RANKS = 5  # labels per text whose scores are calibrated
+TAILS = [step / 10 for step in range(11)]
+MAX_TAIL_LOSS = 0.5  # points of P@1, for recipes without the option
 MAX_8_BIT_LOSS = 0.2  # points of P@1 without a warning
 
 
@@ -34,14 +37,19 @@ def tune(model: Model, build: Build) -> None:
         "pairs": len(dataset.labels.values),
         "held_out_texts": len(data.held_out),
     }
+    model.tail_ranking = TailRanking.of_frequencies(dataset.label_frequencies, len(dataset))
     if not len(data.held_out):
         return
     stage = model.pipelines[0].candidates
     if stage.max_searched > 1 and build.options.get("tune_search", True):
         model.facts["search_effort"] = choose_search(model, build)
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
-    model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids).items()}
-    model.calibration, model.facts["calibration"] = calibrate(ids, scores, model.known_share(data.held_out_raw), build)
+    model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids[:, :CALIBRATED_RANKS]).items()}
+    known = model.known_share(data.held_out_raw)
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build)
+    probabilities = model.calibrated(data.held_out_raw, np.where(ids >= 0, scores, 0))
+    model.facts["tail_choice"] = choose_tail(ids, scores, probabilities, build)
+    model.tail_ranking = model.tail_ranking.with_auto(model.facts["tail_choice"]["tail"])
     model.facts["storage"] = cost_of_8_bits(model, build)
     if build.options.get("store_examples", False) and dataset.features is None:
         rows = np.linspace(0, len(data.held_out_texts) - 1, N_EXAMPLES).astype(int)
@@ -94,6 +102,35 @@ def _precision(model: Model, build: Build, n_searched: int) -> float:
     found, _ = pipeline.first_rank(data.held_out_inputs, pipeline.reranker.n_candidates, n_searched)
     still_found = (found == best).any(axis=1, keepdims=True)
     return 100 * float((is_relevant(best, data.held_out_labels, data.n_labels) & still_found).mean())
+
+
+def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, build: Build) -> dict[str, Any]:
+    """The tail with the best PSP@1 on held-out texts that costs at most `max_tail_loss` points of P@1; the curve.
+
+    On few texts, the hits alone say little about the loss. So what the probabilities of the labels that come first
+    promise may not fall by more, either, and the card has the standard error of the loss.
+    """
+    data, allowed = build.data, build.options.get("max_tail_loss", MAX_TAIL_LOSS)
+    ranking = TailRanking.of_frequencies(data.label_frequencies, data.n_train)  # held-out texts do not count
+    hits = is_relevant(ids, data.held_out_labels, data.n_labels).astype(float)
+    curve = []
+    for tail in TAILS:
+        order = ranking.order(ids, scores, tail)[:, :CALIBRATED_RANKS]
+        lost, expected = (
+            100 * (before[:, 0] - np.take_along_axis(before, order, axis=1)[:, 0]) for before in (hits, probabilities)
+        )
+        loss = {
+            "loss": float(lost.mean()),
+            "standard_error": float(lost.std() / np.sqrt(len(lost))),
+            "expected_loss": float(expected.mean()),
+        }
+        curve.append({"tail": tail, **loss, **data.measure(np.take_along_axis(ids, order, axis=1))})
+    affordable = [point for point in curve if max(point["loss"], point["expected_loss"]) <= allowed]
+    best = max(affordable, key=lambda point: point["PSP@1"])
+    log.info("tail=auto is %.1f", best["tail"])
+    names = ("tail", "P@1", "PSP@1", "P@5", "PSP@5", "loss", "standard_error", "expected_loss")
+    shown = [{name: round(point[name], 2) for name in names} for point in curve]
+    return {"tail": best["tail"], "allowed_loss": allowed, "curve": shown}
 
 
 def cost_of_8_bits(model: Model, build: Build) -> dict[str, Any]:

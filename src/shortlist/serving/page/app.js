@@ -19,6 +19,10 @@ const state = {
   answer: null, // what is shown: {text, labels, before, tookMs, tripMs}; `before` only if shuffled
   selected: null, // the label that was last focused or tapped
   hovered: null, // the label under the mouse
+  threshold: 0, // the model's own minimum score, from its card
+  ownLabels: 0, // labels with a threshold of their own
+  autoTail: null, // what training chose for `tail`
+  moved: false, // whether the user has set a minimum score; until then the model's applies
 };
 
 // Requests -------------------------------------------------------------------------------------------------------------
@@ -133,7 +137,8 @@ function currentRequest() {
   return {
     texts: texts.map((text) => text.toWellFormed?.() ?? text),
     k: Number(document.querySelector("input[name=k]:checked").value),
-    min_score: Number($("min-score").value),
+    min_score: state.moved ? Number($("min-score").value) : null,
+    tail: Number($("tail").value),
     explain: true,
   };
 }
@@ -221,9 +226,16 @@ function drawLabels() {
   labels.forEach((prediction, rank) => fillRow(list.children[rank], prediction, wasAt(prediction, rank, before)));
   list.hidden = labels.length === 0;
   $("no-labels").hidden = labels.length > 0;
-  $("no-labels").textContent =
-    minScore > 0 ? `No label scores ${percent(minScore, 0)} or more.` : "The model knows none of these words.";
+  $("no-labels").replaceChildren(...whyEmpty(minScore));
   if (focused >= 0) keepFocus(focused);
+}
+
+/** Why a text has no labels: none reaches the threshold, or there is nothing to go by. */
+function whyEmpty(minScore) {
+  const least = minScore ?? state.threshold;
+  if (minScore === null && state.ownLabels) return [element("b", {}, "Not sure."), " No label reaches its threshold."];
+  if (least > 0) return [element("b", {}, "Not sure."), ` No label scores ${threshold(least)} or more.`];
+  return ["The model knows none of these words."];
 }
 
 /** Move the focus with its label. If the label is gone, the focus stays where it was. */
@@ -384,6 +396,7 @@ async function loadCard() {
   }
   const labels = card.n_labels ? `${counted(card.n_labels)} labels` : "";
   $("tagline").textContent = [card.title ?? card.recipe, labels].filter(Boolean).join(" · ");
+  showThreshold(card);
   const takesFeatures = /features$/.test(card.inputs ?? "");
   $("text").disabled = takesFeatures;
   $("invitation").textContent = takesFeatures
@@ -392,6 +405,24 @@ async function loadCard() {
   drawExamples(card.examples ?? []);
   $("card-body").replaceChildren(...cardParts(card));
   $("card").hidden = false;
+}
+
+/** Start at the threshold of the model, which the server applies unless a request says otherwise. */
+function showThreshold(card) {
+  state.threshold = card.min_score ?? 0;
+  state.ownLabels = card.threshold?.labels_with_own ?? 0;
+  state.autoTail = card.tail ?? null;
+  drawSliders();
+}
+
+function drawSliders() {
+  const [score, tail] = [$("min-score"), Number($("tail").value)];
+  if (!state.moved) score.value = state.threshold;
+  const own = !state.moved && (state.threshold > 0 || state.ownLabels > 0);
+  const value = state.moved ? Number(score.value) : state.threshold;
+  $("min-score-value").textContent = own ? `${state.ownLabels ? "by label" : threshold(value)} · model` : threshold(value);
+  $("reset-min-score").hidden = !state.moved || !(state.threshold > 0 || state.ownLabels > 0);
+  $("tail-value").textContent = tail === 0 ? "off" : `${tail.toFixed(1)}${tail === state.autoTail ? " · auto" : ""}`;
 }
 
 function invitation(nLabels) {
@@ -416,6 +447,9 @@ function cardParts(card) {
     Trained: card.created && day(card.created),
     "Shortlist version": card.shortlist_version,
     Searched: searched(card.search_effort),
+    Threshold: card.min_score ? threshold(card.min_score) : null,
+    "Chosen for": card.threshold?.goal,
+    "Rare labels, auto": card.tail,
   });
   const parts = [facts];
   if (card.title && card.title !== card.recipe) parts.unshift(element("p", { class: "model-title" }, card.title));
@@ -664,8 +698,19 @@ $("token").addEventListener("submit", (event) => {
 
 document.querySelectorAll("input[name=k]").forEach((radio) => radio.addEventListener("change", predict));
 
-$("min-score").addEventListener("input", () => {
-  $("min-score-value").textContent = percent(Number($("min-score").value), 0);
+function setMinScore(moved) {
+  state.moved = moved;
+  drawSliders();
+  predict();
+}
+
+$("min-score").addEventListener("input", () => setMinScore(true));
+$("reset-min-score").addEventListener("click", () => {
+  $("min-score").focus(); // the button will be hidden
+  setMinScore(false);
+});
+$("tail").addEventListener("input", () => {
+  drawSliders();
   predict();
 });
 
@@ -698,6 +743,11 @@ function counted(number) {
 
 function percent(fraction, digits = 1) {
   return `${(100 * fraction).toFixed(digits)}%`;
+}
+
+/** A minimum score: as many digits as it has, up to one. */
+function threshold(score) {
+  return percent(score, Number((100 * score).toFixed(1)) % 1 ? 1 : 0);
 }
 
 function points(fraction) {
