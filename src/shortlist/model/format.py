@@ -22,7 +22,9 @@ FORMAT = "shortlist-model"
 FORMAT_VERSION = 5
 CONFIG, CARD, CURVES = "config.json", "card.json", "metrics.jsonl"
 LABELS, DISPLAY_NAMES = "labels.txt", "display_names.txt"
-DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "U64": "<u8", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1",
+}  # fmt: skip
 # What a file of a model can be called: nothing that could lead elsewhere on any system.
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 MAX_CONFIG_BYTES = 1 << 26

@@ -70,7 +70,7 @@ class Pipeline:
         features = self.encoder.encode(read)
         found = self.candidates.find(features, n_searched)
         ids, probabilities = self.classifier.best(features, found, max(k, self.reranker.n_candidates))
-        evidence = self.reranker.gather(texts, words, ids)
+        evidence: Any = self.reranker.gather(texts, words, ids)
         return self.reranker.best(evidence, self.with_more(features, probabilities, evidence.ids), k)
 
     def _first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
@@ -79,7 +79,7 @@ class Pipeline:
 
     def with_more(self, features: Any, probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The probabilities of all candidates, given those of the first; the re-ranker has found the others."""
-        more = ids[:, probabilities.shape[1] :]
+        more = np.ascontiguousarray(ids[:, probabilities.shape[1] :])
         if not (more >= 0).any():
             return np.pad(probabilities, ((0, 0), (0, more.shape[1])))
         return np.concatenate([probabilities, self._probabilities(features, more)], axis=1)
@@ -95,7 +95,8 @@ class Pipeline:
         probabilities = self._probabilities(self.encoder.encode(read), ids)
         if self.reranker is None:
             return probabilities
-        return self.reranker.scores(self.reranker.gather(texts, words, ids, 0), probabilities)
+        evidence: Any = self.reranker.gather(texts, words, ids, 0)
+        return self.reranker.scores(evidence, probabilities)
 
     def _read(self, inputs: Any) -> tuple[Any, Any, Any]:
         """The texts, their word ids, and what the encoder takes: word ids, word pieces, or rows of features."""

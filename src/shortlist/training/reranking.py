@@ -15,13 +15,13 @@ from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
-from shortlist.stages.evidence import Evidence, index_names, remember_texts
-from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
+from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
-from shortlist.text import LexicalFeatures, Tokenizer
+from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
-from shortlist.training.data import TrainingData
+from shortlist.training.data import TrainingData, rows_of
 from shortlist.training.tune import RANKS
 
 log = logging.getLogger("shortlist")
@@ -54,16 +54,21 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         return Reranker(arrays, config, data.vocabulary, features.ngrams)
 
     # What is suggested by name must be told apart, too.
-    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, taught_texts(data, 0))
+    blank = reranker_of(no_words(n_labels, features.n_features), data.labels, nothing_taught())
     no_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
     candidates = blank.gather_rows(Ragged.from_csr(rows), no_taught, candidates).ids
     weights = learn_word_weights(rows, data.labels, n_labels, candidates, options.C)
-    reranker = reranker_of(weights, data.labels, taught_texts(data, len(data.texts)))
+    reranker = reranker_of(weights, data.labels, taught_texts(data))
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
     evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
-    probabilities = pipeline.with_more(pipeline.encoder.encode(data.held_out_inputs), probabilities, evidence.ids)
+
+    def with_more(texts: np.ndarray) -> Ranking:
+        encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
+        return evidence.ids[texts], pipeline.with_more(encoded, probabilities[texts], evidence.ids[texts])
+
+    _, probabilities = in_blocks(with_more, np.arange(len(ids)))
     reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
     log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     build.held_out_ranked = best_of(evidence.ids, reranker.log_odds(evidence, probabilities), RANKS)
@@ -72,9 +77,10 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
         held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
-        all_ids = np.concatenate([candidates, _padded(evidence.ids, candidates.shape[1], -1)])
+        width = max(candidates.shape[1], evidence.ids.shape[1])
+        all_ids = np.concatenate([_padded(some, width, -1) for some in (candidates, evidence.ids)])
         weights = learn_word_weights(rows, labels, n_labels, all_ids, options.C)
-    return reranker_of(weights, labels, taught_texts(data, len(data.texts), held_out=True))
+    return reranker_of(weights, labels, taught_texts(data, held_out=True))
 
 
 def names_index(data: TrainingData, features: LexicalFeatures) -> Arrays:
@@ -88,13 +94,12 @@ def names_index(data: TrainingData, features: LexicalFeatures) -> Arrays:
     return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
 
 
-def taught_texts(data: TrainingData, n_texts: int, held_out: bool = False) -> Arrays:
-    """The labels of the first training texts by their words, and of held-out texts; names are texts, too."""
-    if data.dataset.features is not None:
-        return remember_texts([], Ragged.from_lists([]), Tokenizer())
-    parts = [(data.texts[:n_texts], data.labels[:n_texts])]
-    if n_texts:
-        parts.append((data.names, Ragged(np.arange(len(data.named) + 1), data.named)))
+def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
+    """The labels of the training texts by their words, and of held-out texts; each name is one more text."""
+    if not isinstance(data.vocabulary, Vocabulary):
+        return nothing_taught()  # features are no texts
+    parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
+    parts.append((data.names, Ragged(np.arange(len(data.named) + 1), data.named)))
     if held_out:
         parts.append((data.held_out_texts, data.held_out_labels))
     texts, labels = zip(*parts, strict=True)
