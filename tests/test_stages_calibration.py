@@ -28,7 +28,7 @@ def slow_apply(weights, curve, score, best, known):
     score, best = min(max(score, 0), 1), [min(max(other, 0), 1) for other in best[:N_RANKED]]
     clipped = min(max(score, CLIP), 1 - CLIP)
     odds = weights[0] * math.log(clipped / (1 - clipped))
-    odds += weights[1] * math.log(max(sum(best) - score, CLIP)) + weights[2] * known + weights[3]
+    odds += weights[1] * math.log(max(sum(best) - score, CLIP)) + weights[2] * (known - 1) + weights[3]
     return np.interp(1 / (1 + math.exp(-odds)), PLACES, curve)
 
 

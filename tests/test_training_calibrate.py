@@ -68,12 +68,22 @@ class TestFitCalibration:
         assert np.abs(fitted.apply(scores, known)[:, :5] - probabilities).mean() < 0.01
 
     def test_a_text_of_unknown_words_gets_lower_scores(self):
-        scores, hits, known, _ = ranked(2000, (1, -0.3, 3, -2))
+        scores, hits, known, _ = ranked(2000, (1, -0.3, 3, 0))
         calibration, errors, _ = fit_calibration(scores, hits, known)
         assert errors[calibration.method] < errors["none"] / 2
         all_known, half, unknown = (calibration.apply(scores, np.full(2000, share)) for share in (1, 0.5, 0))
         assert (all_known[:, 0] >= half[:, 0]).all() and (half[:, 0] >= unknown[:, 0]).all()
         assert all_known[:, 0].mean() > unknown[:, 0].mean() + 0.2
+
+    def test_unknown_words_never_make_a_model_surer(self):
+        """Where held-out texts have none, and where those that have some are right more often."""
+        scores, hits, _, _ = ranked(2000, (1, -0.3, 0, -2))
+        for share in (np.ones(2000), np.where(hits.any(axis=1), 0.5, 1.0)):
+            for fit in METHODS.values():
+                fitted = fit(scores, hits, share)
+                assert fitted.arrays()["weights"][0, 2] == 0
+                sure, unsure = (fitted.apply(scores, np.full(2000, some)) for some in (1.0, 0.0))
+                assert np.array_equal(sure, unsure)
 
     def test_weights_that_would_change_the_order_of_labels_are_not_learnt(self):
         """Where labels beside other high scores are right more often, or low scores more often than high ones."""

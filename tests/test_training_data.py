@@ -65,6 +65,14 @@ def test_the_re_ranker_takes_names_also_where_they_are_no_texts(hats):
     assert data.name_ids.counts.tolist() == [1]
 
 
+def test_words_of_held_out_texts_are_known_if_a_training_text_has_them(hats):
+    """The vocabulary has all words, and says nothing of how many words of new texts will be unknown."""
+    data = TrainingData(hats, OPTIONS)
+    assert data.held_out_known_share().tolist() == pytest.approx([2 / 3] * 10)  # "hat", "number", and a number
+    assert data.vocabulary.known_share(data.held_out_texts).tolist() == [1] * 10
+    assert TrainingData(hats, Options({"validation_fraction": 0.25})).held_out_known_share().tolist() == [1] * 10
+
+
 def test_a_word_of_its_name_finds_a_label(tmp_path):
     data = shortlist.read([("red hat", ["l1"]), ("blue shoe", ["l2"]), ("green lamp", ["l3"])])
     data.display_names = {"l2": "tricorne", "l3": "lantern"}

@@ -25,6 +25,8 @@ from shortlist.text.features import Words
 
 PAGE = 1 << 16
 N_MORE = 20  # candidates by name, or by texts with the same words, beside those of the classifier
+# Log-odds by which labels of a training text with the same words are ahead of others: more than all other evidence.
+KNOWN_FIRST = 40.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Mixture:
     first_frequency: float = 0.0
     words_frequency: float = 0.0
     known: float = 4.0
-    other: float = -4.0
+    other: float = 4.0 - KNOWN_FIRST
     bias: float = 0.4
 
     def log_odds(

@@ -11,6 +11,8 @@ from shortlist.stages.calibration import PLACES, Calibration, calibration_column
 # Fewer predictions than this say too little to change scores by.
 MIN_PAIRS = 200
 N_STEPS = 32  # of the isotonic curve
+# What weights may be: the order of labels must not change, and unknown words must not make a model surer. Any bias.
+SIGNS = np.array([1, -1, 1, 0])
 
 
 def fit_calibration(
@@ -44,12 +46,14 @@ def fit_calibration(
 def fit_weights(scores: np.ndarray, hits: np.ndarray, known: np.ndarray) -> Calibration:
     """Logistic regression (Platt scaling) that also looks at the text's other labels and at its words."""
     columns = calibration_columns(scores, known)[:, : hits.shape[1]].reshape(-1, 3)
-    start = np.array([1.0, 0.0, 0.0, 0.0])
-    weights = np.array(fit_logistic(columns, hits.ravel(), start))
-    if weights[1] > 0:  # it would change the order of labels
-        weights = np.insert(fit_logistic(columns[:, [0, 2]], hits.ravel(), start[[0, 2, 3]]), 1, 0.0)
-    weights[0] = max(weights[0], 0.0)
-    return Calibration.of_curves("logistic", [weights], [PLACES])
+    start, used = np.array([1.0, 0.0, 0.0, 0.0]), np.ones(4, bool)
+    while True:
+        weights = np.zeros(4)
+        weights[used] = fit_logistic(columns[:, used[:3]], hits.ravel(), start[used])
+        wrong = SIGNS * weights < 0
+        if not wrong.any():
+            return Calibration.of_curves("logistic", [weights], [PLACES])
+        used &= ~wrong
 
 
 def fit_isotonic(scores: np.ndarray, hits: np.ndarray, known: np.ndarray) -> Calibration:

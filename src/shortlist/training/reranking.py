@@ -17,7 +17,7 @@ from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import KNOWN_FIRST, Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
@@ -32,8 +32,6 @@ MIN_WEIGHT = 0.1
 WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, the re-ranker learns from the held-out texts, too, if they are this share of all.
 MIN_HELD_OUT_SHARE = 0.01
-# Log-odds by which labels of a training text with the same words are ahead of others.
-KNOWN_FIRST = 8.0
 
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
@@ -120,7 +118,7 @@ def fit_mixture(reranker: Reranker, evidence: Evidence, probabilities: np.ndarra
     other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
     named = evidence.names[there]
     columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
-    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
+    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture(other=-4.0)))))
     return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
 
 

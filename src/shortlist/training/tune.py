@@ -43,7 +43,7 @@ def tune(model: Model, build: Build) -> None:
         model.facts["search_effort"] = choose_search(model, build)
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids).items()}
-    model.calibration, model.facts["calibration"] = calibrate(ids, scores, model.known_share(data.held_out_raw), build)
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, data.held_out_known_share(), build)
     model.facts["storage"] = cost_of_8_bits(model, build)
     if build.options.get("store_examples", False) and dataset.features is None:
         rows = np.linspace(0, len(data.held_out_texts) - 1, N_EXAMPLES).astype(int)
