@@ -11,6 +11,7 @@ from shortlist.errors import ModelError, OptionError
 from shortlist.model import model as model_module
 from shortlist.stages.blend import Blend
 from shortlist.stages.calibration import N_POINTS, Calibration
+from shortlist.training.ensemble import combine
 from tiny_models import colours, model_over_features
 
 
@@ -124,6 +125,17 @@ class TestCalibrated:
             model.calibration = None
         assert np.array_equal(ids, before[0])
         assert (np.diff(scores, axis=1) <= 0).all() and scores.max() <= 0.3
+
+    def test_an_ensemble_takes_the_mean_of_its_members_calibrations(self, centroid):
+        other = shortlist.train(colours(), recipe="centroid")
+        centroid.calibration, other.calibration = self.CURVE, None
+        both, texts = combine([centroid, other]), list(colours(20, seed=1).texts)
+        ids, before = both.raw_rank(texts, 10)
+        np.testing.assert_allclose(before[:, :4], centroid.raw_rank(texts, 4)[1], rtol=1e-6)
+        after = both.rank(texts, 4)
+        assert np.array_equal(after[0], ids[:, :4])
+        expected = (self.CURVE.apply(before, np.ones(20)) + before)[:, :4] / 2
+        np.testing.assert_allclose(after[1], expected, atol=1e-3)
 
     def test_min_score_is_compared_with_calibrated_scores(self, centroid):
         centroid.calibration = self.CURVE
