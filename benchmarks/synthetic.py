@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 import shortlist
 from common import unit
@@ -14,6 +15,7 @@ from shortlist.recipes.options import resolve
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import BagEncoder
+from shortlist.stages.evidence import index_names, remember_texts
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import Vocabulary
@@ -90,7 +92,13 @@ def astec_model(n_labels, folder: Path, n_texts):
     weights = rng.standard_normal(words_of_labels.size, dtype=np.float32)
     bounds = np.arange(0, words_of_labels.size + 1, words_per_label)
     reranker = paged_weights(bounds, words_of_labels.ravel(), weights, np.zeros(n_labels, np.float32), n_lexical)
-    reranker |= {"idf": idf, "subword_idf": subword_idf}
+    reranker |= {"idf": idf, "subword_idf": subword_idf, "frequencies": np.ones(n_labels, np.float32)}
+    # The name of a label is two of its words; each label has a text of nine words that was taught.
+    in_names = np.arange(0, 2 * n_labels + 1, 2), words_of_labels[:, :2].ravel()
+    names = sparse.csr_array((np.full(2 * n_labels, 0.5, np.float32), in_names[1], in_names[0]), (n_labels, n_lexical))
+    taught = [" ".join(words[i] for i in row) for row in rng.integers(n_words, size=(n_labels, 9))]
+    own = Ragged(np.arange(n_labels + 1), np.arange(n_labels, dtype=np.int32))
+    reranker |= index_names(names) | remember_texts(taught, own, vocabulary.tokenizer)
     pipeline = Pipeline(
         vocabulary,
         BagEncoder({"words": vectors, "idf": idf}, {"max_words": 32}),

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.kernels.candidates import labels_of_centres
-from shortlist.odds import CLIP
 from shortlist.stages.blend import MIN_VOTES, Blend
-from shortlist.stages.reranker import Mixture
 
 shapes = st.tuples(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 9))
 
@@ -26,21 +24,6 @@ def test_a_blend_is_a_weighted_sum(shape):
     is_missing = rng.random((n_texts, k)) < 0.3
     odds = blend.log_odds(np.where(is_missing, np.float32(-np.inf), logits), cosines, votes)
     np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-4, atol=1e-4)
-
-
-@given(shapes)
-def test_a_mixture_is_a_weighted_sum_of_log_odds_and_scores(shape):
-    seed, n_texts, k = shape
-    rng = np.random.default_rng(seed)
-    probabilities, scores = rng.random((n_texts, k)), rng.standard_normal((n_texts, k)).astype(np.float32)
-    probabilities = np.where(rng.random((n_texts, k)) < 0.2, rng.integers(0, 2, (n_texts, k)), probabilities)
-    probabilities = probabilities.astype(np.float32)
-    mixture = Mixture(*rng.standard_normal(3).tolist())
-    inside = np.clip(probabilities.astype(np.float64), CLIP, 1 - CLIP)
-    expected = mixture.first * np.log(inside / (1 - inside)) + mixture.words * scores + mixture.bias
-    is_missing = rng.random((n_texts, k)) < 0.3
-    odds = mixture.log_odds(probabilities, np.where(is_missing, np.float32(-np.inf), scores))
-    np.testing.assert_allclose(odds, np.where(is_missing, -np.inf, expected), rtol=1e-3, atol=1e-3)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 12), st.integers(1, 8))

@@ -21,6 +21,7 @@ from shortlist.kernels import (
     candidates,
     classifier,
     encoders,
+    evidence,
     label_rows,
     metrics,
     reranker,
@@ -231,6 +232,9 @@ def kernel_calls(rng):
     )
     pages = (label_starts, 1, label_words.astype(np.uint16), floats(len(label_words)), ones, ones)
     yield reranker.score_candidates, (*texts, floats(len(texts[1])), *pages, ids(labels, n, 6), empty(n, 6))
+    names = (word_starts, word_labels, ids(256, len(word_labels), low=0).astype(np.uint8))
+    found = (ids(labels, n, 9), empty(n, 9), empty(n, 9, kind=np.bool_))
+    yield evidence.gather_evidence, (*texts, floats(len(texts[1])), *names, *truth, 4, *found)
     yield word_vectors.sparse_times_dense, (*texts, floats(len(texts[1])), floats(20, d), empty(n, d))
 
 
@@ -249,7 +253,7 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_every_parallel_kernel_is_among_these():
-    modules = (candidates, classifier, encoders, label_rows, metrics, reranker, top_k, word_vectors)
+    modules = (candidates, classifier, encoders, evidence, label_rows, metrics, reranker, top_k, word_vectors)
     parallel = {
         function
         for module in modules

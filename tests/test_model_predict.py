@@ -10,7 +10,8 @@ from model_files import change_config, put_arrays
 from shortlist.errors import ModelError, OptionError
 from shortlist.model import model as model_module
 from shortlist.stages.blend import Blend
-from shortlist.stages.calibration import Calibration
+from shortlist.stages.calibration import N_POINTS, Calibration
+from shortlist.training.ensemble import combine
 from tiny_models import colours, model_over_features
 
 
@@ -86,7 +87,7 @@ def test_features_are_predicted_and_not_explained(over_features):
 
 
 class TestCalibrated:
-    CURVE = Calibration.of_points("isotonic", [0.0, 0.5, 1.0], [0.1, 0.2, 0.3])
+    CURVE = Calibration.of_curves("isotonic", [[0.8, -0.2, 1, 0]], [np.linspace(0.1, 0.3, N_POINTS)])
 
     def test_scores_follow_the_curve_and_the_curve_is_saved(self, centroid, tmp_path):
         centroid.calibration = None
@@ -95,12 +96,46 @@ class TestCalibrated:
         centroid.calibration = self.CURVE
         after = centroid.rank(texts)
         assert np.array_equal(after[0], ids)
-        np.testing.assert_allclose(after[1], self.CURVE.apply(before))
+        assert len(np.unique(after[1])) > 5
+        np.testing.assert_allclose(after[1], self.CURVE.apply(before, np.ones(20)))
         assert centroid.scores(texts, np.maximum(ids, 0))[ids >= 0] == pytest.approx(after[1][ids >= 0])
+        for k in (1, 2, 3):  # scores do not depend on how many are asked for
+            few, few_scores = centroid.rank(texts, k)
+            assert np.array_equal(few, ids[:, :k]) and np.array_equal(few_scores, after[1][:, :k])
+        assert centroid.scores(texts, np.maximum(ids[:, 1:2], 0)) == pytest.approx(after[1][:, 1:2])
         centroid.save(tmp_path / "model")
         again = shortlist.load(tmp_path / "model")
         assert again.calibration.method == "isotonic"
         assert again.predict(texts) == centroid.predict(texts)
+
+    def test_unknown_words_lower_the_scores(self, centroid):
+        centroid.calibration = self.CURVE
+        known, half, other = (centroid.predict(text, k=1)[0].score for text in ("rot", "rot new", "rot new and newer"))
+        assert known > half > other
+        assert centroid.known_share(["rot", "rot new", "rot new and newer", ""]).tolist() == [1, 0.5, 0.25, 1]
+
+    def test_features_have_no_unknown_words(self, over_features):
+        model, queries = over_features
+        assert model.known_share(queries).tolist() == [1] * 100
+        before = model.rank(queries)
+        model.calibration = self.CURVE
+        try:
+            ids, scores = model.rank(queries)
+        finally:
+            model.calibration = None
+        assert np.array_equal(ids, before[0])
+        assert (np.diff(scores, axis=1) <= 0).all() and scores.max() <= 0.3
+
+    def test_an_ensemble_takes_the_mean_of_its_members_calibrations(self, centroid):
+        other = shortlist.train(colours(), recipe="centroid")
+        centroid.calibration, other.calibration = self.CURVE, None
+        both, texts = combine([centroid, other]), list(colours(20, seed=1).texts)
+        ids, before = both.raw_rank(texts, 10)
+        np.testing.assert_allclose(before[:, :4], centroid.raw_rank(texts, 4)[1], rtol=1e-6)
+        after = both.rank(texts, 4)
+        assert np.array_equal(after[0], ids[:, :4])
+        expected = (self.CURVE.apply(before, np.ones(20)) + before)[:, :4] / 2
+        np.testing.assert_allclose(after[1], expected, atol=1e-3)
 
     def test_min_score_is_compared_with_calibrated_scores(self, centroid):
         centroid.calibration = self.CURVE
@@ -110,14 +145,16 @@ class TestCalibrated:
     @pytest.mark.parametrize(
         "damage",
         [
-            {"scores": None},
-            {"probabilities": None},
-            {"probabilities": np.array([0.0, 2.0, 2.0])},
-            {"probabilities": np.array([1.0, 0.5, 0.0])},
-            {"probabilities": np.array([0.0, 1.0])},
-            {"scores": np.array([0.0, 0.5, np.inf])},
-            {"scores": np.array([0, 1, 2])},
-            {"scores": np.zeros((3, 1))},
+            {"weights": None},
+            {"curves": None},
+            {"curves": np.linspace(0, 2, N_POINTS)[None]},
+            {"curves": np.linspace(1, 0, N_POINTS)[None]},
+            {"curves": np.zeros((1, N_POINTS - 1))},
+            {"curves": np.zeros((2, N_POINTS))},
+            {"weights": np.array([[-1.0, 0, 0, 0]])},
+            {"weights": np.array([[1, np.inf, 0, 0]])},
+            {"weights": np.array([[1, 0, 0, 0]])},
+            {"weights": np.zeros(4)},
             {"more": np.zeros(3)},
         ],
         ids=lambda damage: f"{damage!s:.60}",
@@ -149,7 +186,7 @@ class TestExplained:
             assert effect.moved > 0
 
     def test_words_have_an_effect_where_the_calibration_is_flat(self, centroid):
-        centroid.calibration = Calibration.of_points("isotonic", [0.0, 0.05, 1.0], [0.0, 0.9, 0.9])
+        centroid.calibration = Calibration.of_curves("isotonic", [[1, 0, 0, 0]], [np.full(N_POINTS, 0.9)])
         (prediction,) = centroid.predict("ding1 rot zeug2", k=1, explain=True)
         moved = {("ding1 rot zeug2")[effect.start : effect.end]: effect.moved for effect in prediction.words}
         assert moved["rot"] > moved["ding1"]

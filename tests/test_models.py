@@ -286,7 +286,7 @@ class TestModelFolder:
             ({"members": []}, "no stages"),
             ({"members": [[]]}, "damaged"),
             ({"members": [[{"stage": "encoder", "kind": "from the future", "config": {}}]]}, "damaged"),
-            ({"calibration": {"stage": "calibration", "kind": "curve", "config": {}}}, "'scores' is missing"),
+            ({"calibration": {"stage": "calibration", "kind": "curves", "config": {}}}, "'weights' is missing"),
             ({"recipe": []}, "damaged"),
             ({"files": {}}, r"no file labels\.txt"),
             ({"n_labels": 2}, "does not have 2 labels"),

@@ -220,8 +220,9 @@ class TestReranker:
         ids = np.tile(np.arange(9, dtype=np.int32), (N_TEXTS, 1))
         first = rng.random(ids.shape).astype(np.float32)
         expected = reranked_score(first, (hidden @ reference.rows.T)[:, :9].detach().numpy(), beta=0.6)
-        np.testing.assert_allclose(reranker.scores(None, words, ids, first), expected, atol=TOLERANCE)
-        best, scores = reranker.rerank(None, words, ids, first, 4)
+        evidence = reranker.gather(None, words, ids)
+        np.testing.assert_allclose(reranker.scores(evidence, first), expected, atol=TOLERANCE)
+        best, scores = reranker.best(evidence, first, 4)
         np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :4], atol=TOLERANCE)
         np.testing.assert_allclose(np.take_along_axis(expected, best, axis=1), scores, atol=TOLERANCE)
 

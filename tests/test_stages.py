@@ -12,7 +12,7 @@ from scipy import sparse
 from shortlist.arrays import Ragged, check_arrays
 from shortlist.errors import ModelError
 from shortlist.model.format import DTYPES
-from shortlist.stages.calibration import Calibration
+from shortlist.stages.calibration import N_POINTS, Calibration
 from shortlist.stages.candidates import CANDIDATES, AllLabels, NearestLabels, TopClusters
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.classifier import (
@@ -37,10 +37,11 @@ from shortlist.stages.encoders import (
     UnitRowsEncoder,
 )
 from shortlist.stages.encoders.inception import branch_columns
+from shortlist.stages.evidence import index_names, remember_texts
 from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.output_layer import OutputLayer
-from shortlist.stages.reranker import Reranker, paged_weights
+from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.stages.stage import without_prefix
 from shortlist.text import LexicalFeatures, Vocabulary
 
@@ -117,7 +118,9 @@ def reranker():
     bounds = np.array([0, 2, 2, 5])
     arrays = paged_weights(bounds, np.array([0, 3, 1, 2, 4]), floats(5), floats(3), features.n_features)
     arrays |= {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
-    config = {"n_candidates": 2, "mixture": {"first": 0.5, "words": 2.0, "bias": 0.25}}
+    arrays |= index_names(features.transform(["red", "a blue hat", "new"])) | {"frequencies": floats(3) ** 2}
+    arrays |= remember_texts(["red hat", "shoe"], Ragged.from_lists([[2], [0, 1]]), words.tokenizer)
+    config = {"n_candidates": 2, "mixture": vars(Mixture(*floats(10).tolist()))}
     return Reranker.from_arrays(arrays, config, words, features.ngrams, n_labels=3)
 
 
@@ -128,7 +131,8 @@ def network_reranker():
 def rerank_ids(stage):
     ids = np.tile(np.arange(5, dtype=np.int32), (len(TEXTS), 1))
     ids[0, 3:] = -1
-    return stage.rerank(None, TEXTS, ids, np.full(ids.shape, 0.25, np.float32), 3)
+    evidence = stage.gather(None, TEXTS, ids)
+    return stage.best(evidence, np.full(ids.shape, 0.25, np.float32), 3)
 
 
 def features_of(stage, n_texts=6):
@@ -146,7 +150,8 @@ def find(stage):
 
 def rerank(stage):
     texts, ids = ["red hat", "blue", ""], np.array([[0, 1, 2], [2, 0, -1], [1, 2, 0]], np.int32)
-    return stage.rerank(texts, stage.features.words.encode(texts), ids, np.full(ids.shape, 0.25, np.float32), 3)
+    evidence = stage.gather(texts, stage.features.words.encode(texts), ids)
+    return stage.best(evidence, np.full(evidence.ids.shape, 0.25, np.float32), 3)
 
 
 def classify(stage):
@@ -188,9 +193,9 @@ STAGES = {
     "votes": (lambda: VoteClassifier({}, {"n_labels": 5, "n_features": 2}), classify),
     "words": (reranker, rerank),
     "network": (network_reranker, rerank_ids),
-    "curve": (
-        lambda: Calibration.of_points("isotonic", [0.0, 0.5, 1.0], [0.0, 0.2, 0.9]),
-        lambda stage: [stage.apply(np.linspace(0, 1, 9))],
+    "curves": (
+        lambda: Calibration.of_curves("isotonic", [[0.7, -0.2, 0.4, 0.1]], [np.linspace(0, 0.9, N_POINTS)]),
+        lambda stage: [stage.apply(np.linspace(1, 0, 9)[None], np.array([0.5]))],
     ),
 }
 EVERY_STAGE = pytest.mark.parametrize("name", STAGES)
@@ -362,4 +367,4 @@ class TestMultiplyAdds:
         assert network_reranker().multiply_adds(None, TEXTS) == encoding + N_FEATURES**2 + 5 * N_FEATURES
 
     def test_calibration(self):
-        assert STAGES["curve"][0]().multiply_adds() == 0
+        assert STAGES["curves"][0]().multiply_adds() == 0

@@ -262,6 +262,21 @@ class TestNearestLabels:
         np.testing.assert_allclose(cosines, found.evidence[0], atol=1e-5)
         np.testing.assert_allclose(votes, found.evidence[1], atol=1e-5)
 
+    def test_evidence_of_missing_labels_and_of_labels_without_centres(self):
+        """A label without training texts has no centre; there are more texts than are looked at together."""
+        features, centres, owner, _ = several_centres()
+        stage = NearestLabels.build(centres[owner != 3], owner[owner != 3], 11, 11)
+        ids = np.random.default_rng(1).integers(-1, 11, (150, 7)).astype(np.int32)
+        cosines, _ = stage.evidence(features[:150], ids, ALL_CELLS)
+        products = normalize_rows(features[:150]) @ normalize_rows(centres).T
+        for (text, place), label in np.ndenumerate(ids):
+            own = [] if label in (-1, 3) else products[text, owner == label]
+            assert cosines[text, place] == pytest.approx(max(own, default=-1), abs=1e-5)
+        for shape in ((0, 3), (3, 0)):
+            assert stage.evidence(features[: shape[0]], np.zeros(shape, np.int32), ALL_CELLS)[0].shape == shape
+        only_1 = NearestLabels.build(centres[owner == 1], owner[owner == 1], 11, 11)
+        assert (only_1.evidence(features[:2], np.full((2, 1), 3), ALL_CELLS)[0] == -1).all()
+
     def test_the_nearest_of_several_centres_counts(self):
         features, centres, owner, stage = several_centres()
         cosines, votes = stage.evidence(features[:9], np.tile(np.arange(11), (9, 1)), ALL_CELLS)
@@ -402,13 +417,19 @@ class TestAsPublished:
             assert found.evidence[0][row, : len(ids)] == pytest.approx([cosines.get(i, 0) for i in ids], abs=1e-5)
             assert found.evidence[1][row, : len(ids)] == pytest.approx([votes.get(i, 0) for i in ids], abs=1e-5)
 
-    def test_evidence_of_any_label_is_its_best_cosine(self):
+    def test_evidence_of_any_label_is_its_best_cosine_unless_only_texts_name_it(self):
         stage, queries, (_, _, centres, owner) = self.built()
+        found = stage.find(queries, stage.n_searched)
+        only_texts = [
+            set(ids[cosines == 0].tolist()) for ids, cosines in zip(found.ids, found.evidence[0], strict=True)
+        ]
+        assert any(only_texts)
         ids = np.tile(np.arange(300, dtype=np.int32), (20, 1))
         cosines, votes = stage.evidence(queries, ids, stage.n_searched)
         exact = (queries / np.linalg.norm(queries, axis=1, keepdims=True)) @ centres.T
         for label in range(300):
-            np.testing.assert_allclose(cosines[:, label], exact[:, owner == label].max(axis=1), atol=1e-5)
+            expected = np.where([label in row for row in only_texts], 0, exact[:, owner == label].max(axis=1))
+            np.testing.assert_allclose(cosines[:, label], expected, atol=1e-5)
         assert votes.max() == pytest.approx(1)
 
     def test_is_the_same_with_any_number_of_threads_and_after_saving(self):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.special import logit
 
 import shortlist
@@ -15,11 +16,12 @@ from model_files import change_config, put_arrays, put_file, replaced
 from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, ShortlistError
 from shortlist.odds import CLIP
-from shortlist.stages.reranker import PAGE, Mixture, Reranker, n_pages, paged_weights
-from shortlist.text import Vocabulary
+from shortlist.stages.evidence import Evidence, index_names, remember_texts
+from shortlist.stages.reranker import N_MORE, PAGE, Mixture, Reranker, n_pages, paged_weights
+from shortlist.text import Tokenizer, Vocabulary
 from test_training_word_weights import dense_rows, random_problem
 
-CONFIG = {"n_candidates": 9, "mixture": {"first": 0.5, "words": 2.0, "bias": 1.0}}
+CONFIG = {"n_candidates": 9, "mixture": vars(Mixture(first=0.5, words=2.0, bias=1.0))}
 
 
 @cache
@@ -27,7 +29,19 @@ def vocabulary(n_words):
     return Vocabulary([f"w{i}" for i in range(n_words)], np.ones(n_words, np.int64))
 
 
-def reranker_of(weights, rng, columns=None, n_words=None, mixture=None):
+def evidence_arrays(n_labels, n_features, names=None, taught=(), frequencies=None):
+    """Names as a dense matrix of weights, and texts with their labels; none, if they are not given."""
+    names = np.zeros((n_labels, n_features)) if names is None else names
+    texts, labels = zip(*taught, strict=True) if taught else ((), ())
+    frequencies = np.zeros(n_labels) if frequencies is None else frequencies
+    return {
+        **index_names(sparse.csr_array(np.asarray(names, np.float32))),
+        **remember_texts(texts, Ragged.from_lists(labels), Tokenizer()),
+        "frequencies": np.asarray(frequencies, np.float32),
+    }
+
+
+def reranker_of(weights, rng, columns=None, n_words=None, mixture=None, **evidence):
     """A re-ranker with a dense matrix of weights; its columns stand for words 0, 1, … or for those given."""
     rows = Ragged.from_csr(weights)
     columns = np.arange(weights.shape[1]) if columns is None else columns
@@ -35,6 +49,7 @@ def reranker_of(weights, rng, columns=None, n_words=None, mixture=None):
     n_words = n_words or weights.shape[1]
     arrays = paged_weights(rows.indptr, columns[rows.values], rows.weights, biases, n_words)
     arrays |= {"idf": np.ones(n_words, np.float32), "subword_idf": np.zeros(0, np.float32)}
+    arrays |= evidence_arrays(len(weights), n_words, **evidence)
     config = CONFIG if mixture is None else {**CONFIG, "mixture": vars(mixture)}
     return Reranker.from_arrays(arrays, config, vocabulary(n_words), vocabulary(0), len(weights))
 
@@ -52,11 +67,18 @@ def slow_scores(features, weights, biases, candidates):
     return np.where(candidates >= 0, np.take_along_axis(products, np.maximum(candidates, 0), axis=1), -np.inf)
 
 
+def gather(reranker, texts, ids, **more):
+    return reranker.gather(texts, reranker.features.words.encode(texts), np.asarray(ids, np.int32), **more)
+
+
 class TestMixture:
     @pytest.mark.parametrize("words", [2.0, 0.0, -2.0])
     def test_log_odds(self, words):
-        probabilities = np.asarray([[0.5, 0.0, 1.0, 0.2]])
-        odds = Mixture(0.5, words, 1.0).log_odds(probabilities, np.asarray([[1, -np.inf, 0, 3]], np.float32))
+        """`evidence_odds` has its slow twin in test_kernels_evidence.py."""
+        probabilities, ids = np.asarray([[0.5, 0.0, 1.0, 0.2]]), np.asarray([[0, -1, 1, 2]], np.int32)
+        evidence = Evidence(ids, Ragged.from_lists([[]]), np.zeros((1, 4)), np.zeros((1, 4), bool), np.zeros(1, bool))
+        mixture, scores = Mixture(first=0.5, words=words, bias=1.0), np.asarray([[1, -np.inf, 0, 3]], np.float32)
+        odds = mixture.log_odds(evidence, probabilities, scores, np.ones(3, np.float32))
         assert odds[0, :2].tolist() == [words + 1, -np.inf]  # no candidate, no odds
         assert odds[0, 2] == pytest.approx(0.5 * logit(1 - CLIP) + 1, rel=0.01)  # even a certain classifier can lose
         assert odds[0, 3] == pytest.approx(0.5 * logit(0.2) + 3 * words + 1, rel=1e-5)
@@ -66,19 +88,77 @@ class TestMixture:
         silent = read(silent, {"biases": lambda a: 0 * a})
         ids = np.asarray([[4, 17]], np.int32)
         for probabilities in ([[0.1, 0.2]], [[0.2, 0.1]]):
-            best, _ = silent.rerank(["w1"], Ragged.from_lists([[1]]), ids, np.asarray(probabilities), 1)
+            best, _ = silent.best(gather(silent, ["w1"], ids), np.asarray(probabilities), 1)
             assert best.tolist() == [[ids[0, np.argmax(probabilities)]]]
 
     @pytest.mark.filterwarnings("error")
     @pytest.mark.parametrize("words", [4.0, 0.0, -4.0])
     def test_missing_candidates_come_last(self, words):
-        rng = np.random.default_rng(0)
-        one = reranker_of(rng.standard_normal((5, 3)).astype(np.float32), rng, mixture=Mixture(0.4, words, 0.0))
-        ids, texts = np.asarray([[-1, 3, -1], [-1, -1, -1]], np.int32), ["w1 w2", ""]
-        best, probabilities = one.rerank(texts, vocabulary(3).encode(texts), ids, np.zeros((2, 3)), 3)
+        rng, mixture = np.random.default_rng(0), Mixture(first=0.4, words=words, bias=0.0)
+        one = reranker_of(rng.standard_normal((5, 3)).astype(np.float32), rng, mixture=mixture)
+        evidence = gather(one, ["w1 w2", ""], [[-1, 3, -1], [-1, -1, -1]])
+        best, probabilities = one.best(evidence, np.zeros((2, 3)), 3)
         assert best.tolist() == [[3, -1, -1], [-1, -1, -1]]
         assert probabilities[0, 0] > 0
         assert not probabilities.ravel()[1:].any()
+
+
+class TestEvidence:
+    """Six labels over four words: label i is called w_i, if i < 4; and two texts are taught."""
+
+    @pytest.fixture
+    def reranker(self):
+        names = np.eye(6, 4)
+        taught = [("w0 w1", [5]), ("w2, w2?", [0, 4])]
+        return reranker_of(
+            np.zeros((6, 4), np.float32), np.random.default_rng(0), names=names, taught=taught, frequencies=range(6)
+        )
+
+    def test_labels_are_found_by_name_and_by_texts_with_the_same_words(self, reranker):
+        evidence = gather(reranker, ["w0 w1", "w1", "W1; w0", "w2 w2", "new", ""], np.full((6, 1), 3))
+        found = [[label for label in row if label >= 0] for row in evidence.ids.tolist()]
+        assert found == [[3, 5, 0, 1], [3, 1], [3, 5, 0, 1], [3, 0, 4, 2], [3], [3]]
+        assert evidence.ids.shape == evidence.names.shape == evidence.known.shape == (6, 1 + N_MORE)
+        assert evidence.is_known.tolist() == [True, False, True, True, False, False]
+        assert evidence.known[0, :4].tolist() == [False, True, False, False]
+        assert evidence.names[1, :2].tolist() == pytest.approx([0, 0.61], abs=0.01)  # the words' part of the length
+
+    def test_what_is_known_about_given_labels_is_the_same_without_further_ones(self, reranker):
+        texts, rng = ["w0 w1", "w1 w3", "w2 w2", ""], np.random.default_rng(0)
+        for k in (1, 3, 8):
+            ids = rng.integers(-1, 6, (4, k))
+            with_more, alone = gather(reranker, texts, ids), gather(reranker, texts, ids, n_more=0)
+            assert np.array_equal(alone.ids, ids)
+            probabilities = rng.random(with_more.ids.shape).astype(np.float32)
+            expected = reranker.log_odds(with_more, probabilities)[:, :k]
+            assert np.array_equal(reranker.log_odds(alone, probabilities[:, :k]), expected)
+
+    def test_scores_are_those_of_the_ranking(self, reranker):
+        evidence = gather(reranker, ["w0 w1", "w1 w3", "new"], np.tile(np.arange(6), (3, 1)))
+        probabilities = np.random.default_rng(0).random(evidence.ids.shape).astype(np.float32)
+        best, best_scores = reranker.best(evidence, probabilities, 6)
+        scores = reranker.scores(evidence, probabilities)
+        places = (evidence.ids[:, None] == best[:, :, None]).argmax(axis=2)
+        assert np.array_equal(np.take_along_axis(scores, places, axis=1), best_scores)
+        assert not scores[evidence.ids < 0].any()
+
+    def test_a_label_of_a_text_with_the_same_words_comes_first(self, reranker):
+        for label in range(5):
+            evidence = gather(reranker, ["w1 w0"], [[label]])
+            probabilities = np.where(evidence.ids == label, 0.9, 0.01)
+            assert reranker.best(evidence, probabilities, 1)[0].tolist() == [[5]]
+
+    def test_without_taught_texts_and_names_there_are_no_further_candidates(self, reranker):
+        alone = reranker.without_taught()
+        assert not gather(alone, ["w0 w1"], [[3]]).is_known.any()
+        assert gather(alone, ["w0 w1"], [[3]]).ids[0, :3].tolist() == [3, 0, 1]
+        nothing = reranker_of(np.zeros((6, 4), np.float32), np.random.default_rng(0))
+        assert gather(nothing, ["w0 w1"], [[3]]).ids.tolist() == [[3]]
+
+    def test_8_bits_do_not_touch_it(self, reranker):
+        one, other = (gather(r, ["w0 w1", "w2"], [[3], [-1]]) for r in (reranker, read(reranker.quantized(), {})))
+        for a, b in ((one.ids, other.ids), (one.names, other.names), (one.known, other.known)):
+            assert np.array_equal(a, b)
 
 
 class TestWordScores:
@@ -141,24 +221,25 @@ class TestArrays:
     def reranker(self):
         rng = np.random.default_rng(4)
         weights = rng.standard_normal((8, 20)) * (rng.random((8, 20)) < 0.4)
-        return reranker_of(weights.astype(np.float32), rng)
+        return reranker_of(weights.astype(np.float32), rng, names=np.eye(8, 20), taught=[("w0", [3]), ("w1", [7, 2])])
 
     def test_no_labels_and_no_words(self):
         nothing = paged_weights(np.zeros(1, np.int64), np.zeros(0, int), np.zeros(0, "f4"), np.zeros(0, "f4"), 0)
-        nothing |= {"idf": np.zeros(0, np.float32), "subword_idf": np.zeros(0, np.float32)}
+        nothing |= {"idf": np.zeros(0, np.float32), "subword_idf": np.zeros(0, np.float32), **evidence_arrays(0, 0)}
         assert Reranker.from_arrays(nothing, CONFIG, vocabulary(0), vocabulary(0), 0).n_labels == 0
 
-    @pytest.mark.parametrize("name", ["starts", "words", "weights", "scales", "biases", "idf"])
+    @pytest.mark.parametrize("name", sorted(Reranker.spec.keys() - {"subword_idf"}))
     def test_missing_arrays_and_other_types_and_shapes_are_refused(self, reranker, name):
         for wrong in (None, lambda a: a.astype(np.float64), lambda a: a[:, None], lambda a: a[0]):
             with pytest.raises(ModelError, match=f"array '{name}'"):
                 read(reranker, {name: wrong})
 
     def test_more_words_than_a_page_need_more_starts(self, reranker):
-        arrays = {**reranker.arrays(), "idf": np.ones(PAGE + 1, np.float32)}
+        names = {"names.indptr": np.append(reranker.arrays()["names.indptr"], np.full(PAGE + 1 - 20, 8))}
+        arrays = {**reranker.arrays(), **names, "idf": np.ones(PAGE + 1, np.float32)}
         with pytest.raises(ModelError, match="'starts' has 9 values; expected 17"):
             Reranker.from_arrays(arrays, CONFIG, vocabulary(PAGE + 1), vocabulary(0), 8)
-        arrays["idf"] = np.ones(PAGE, np.float32)
+        arrays |= {"idf": np.ones(PAGE, np.float32), "names.indptr": names["names.indptr"][:-1]}
         assert Reranker.from_arrays(arrays, CONFIG, vocabulary(PAGE), vocabulary(0), 8).n_labels == 8
 
     @pytest.mark.parametrize(
@@ -182,6 +263,24 @@ class TestArrays:
             ("idf", lambda a: a[:-1], "'idf' has shape"),
             ("idf", lambda a: a * np.nan, "'idf' contains NaN"),
             ("subword_idf", lambda a: np.ones(1, np.float32), "'subword_idf' has shape"),
+            ("frequencies", lambda a: a[:-1], "'frequencies' has shape"),
+            ("frequencies", lambda a: a * np.nan, "'frequencies' contains NaN"),
+            ("names.indptr", lambda a: a[:-1], "'names.indptr' has shape"),
+            ("names.indptr", lambda a: a + 1, "'names.indptr' must start at 0"),
+            ("names.indptr", lambda a: a[::-1], "'names.indptr' must start at 0"),
+            ("names.labels", lambda a: a + 1, "'names.labels' has a value of 8"),
+            ("names.labels", lambda a: a - 1, "'names.labels' has a value of -1"),
+            ("names.labels", lambda a: a[:-1], "'names.weights' has shape"),
+            ("names.weights", lambda a: a[:-1], "'names.weights' has shape"),
+            ("taught.hashes", lambda a: a[:-1], "'taught.indptr' has shape"),
+            ("taught.hashes", lambda a: a[::-1], "'taught.hashes' must increase"),
+            ("taught.hashes", lambda a: a[[0, 0]], "'taught.hashes' must increase"),
+            ("taught.indptr", lambda a: a[:-1], "'taught.indptr' has shape"),
+            ("taught.indptr", lambda a: a + 1, "'taught.indptr' must start at 0"),
+            ("taught.indptr", lambda a: a[[0, 2, 1]], "'taught.indptr' must start at 0"),
+            ("taught.labels", lambda a: a + 1, "'taught.labels' has a value of 8"),
+            ("taught.labels", lambda a: a - 9, "'taught.labels' has a value of -"),
+            ("taught.labels", lambda a: a[:-1], "'taught.indptr' must start at 0"),
         ],
     )
     def test_damage_is_refused_before_a_kernel_follows_it(self, reranker, name, change, message):
@@ -189,7 +288,7 @@ class TestArrays:
             read(reranker, {name: change})
 
     @pytest.mark.parametrize("value", [None, "much", True, [1], 1e300, float("nan")])
-    @pytest.mark.parametrize("name", ["first", "words", "bias", "n_candidates"])
+    @pytest.mark.parametrize("name", [*vars(Mixture()), "n_candidates"])
     def test_a_damaged_config_is_refused(self, reranker, name, value):
         config = {**CONFIG, name: value}
         if name != "n_candidates":
@@ -268,6 +367,11 @@ class TestWithinAModel:
             ("weights", lambda a: a[:-1]),
             ("idf", lambda a: a[:-1]),
             ("subword_idf", lambda a: np.append(a, a)),
+            ("frequencies", lambda a: a[:-1]),
+            ("names.indptr", lambda a: a[:-1]),
+            ("names.weights", None),
+            ("taught.hashes", lambda a: a[::-1]),
+            ("taught.labels", lambda a: a - 99),
         ],
     )
     def test_damaged_arrays_are_refused(self, folder, name, change):

@@ -7,7 +7,7 @@ import pytest
 import shortlist
 from shortlist.recipes.options import Options
 from shortlist.text import Vocabulary
-from shortlist.training.data import COPIES_OF_NAMES, TrainingData, label_texts
+from shortlist.training.data import COPIES_OF_NAMES, TrainingData, names_of_labels
 
 
 @pytest.mark.parametrize(
@@ -24,27 +24,53 @@ from shortlist.training.data import COPIES_OF_NAMES, TrainingData, label_texts
 def test_names_are_texts_if_they_are_words(labels, display_names, expected):
     data = shortlist.read([("a red hat", [labels[0]]), ("a blue hat", [labels[1]]), ("some other hat", [labels[2]])])
     data.display_names = display_names
-    texts, label_ids = label_texts(data, Vocabulary.build_and_encode(data.texts)[0])
-    assert len(texts) == len(label_ids) == COPIES_OF_NAMES * len(expected)
+    texts, label_ids = names_of_labels(data, Vocabulary.build_and_encode(data.texts)[0])
+    assert len(texts) == len(label_ids) == len(expected)
     assert set(texts) == expected
-    for text, label_id in zip(texts, label_ids.values, strict=True):
+    for text, label_id in zip(texts, label_ids, strict=True):
         assert data.display_name(data.label_names[label_id]) == text
 
 
-def test_names_extend_the_vocabulary_and_are_never_held_out():
+@pytest.fixture
+def hats():
     data = shortlist.read([(f"hat number {i}", ["hats" if i % 2 else "caps"]) for i in range(40)])
     data.display_names = {"hats": "tricorne"}
-    options = Options({"min_count": 1, "label_texts": True, "validation_fraction": 0.25})
-    training_data = TrainingData(data, options)
+    return data
+
+
+OPTIONS = Options({"min_count": 1, "label_texts": True, "validation_fraction": 0.25})
+
+
+def test_names_extend_the_vocabulary_and_are_never_held_out(hats):
+    training_data = TrainingData(hats, OPTIONS)
     assert "tricorne" in training_data.vocabulary.words
     assert len(training_data.held_out_texts) == 10
     assert "tricorne" not in list(training_data.held_out_texts)
     assert list(training_data.texts).count("tricorne") == COPIES_OF_NAMES
     assert len(training_data.texts) == 30 + COPIES_OF_NAMES
     assert training_data.label_frequencies.sum() == 30  # of texts, without names
-    without = TrainingData(data, options.replace(label_texts=False))
+    without = TrainingData(hats, OPTIONS.replace(label_texts=False))
     assert "tricorne" not in without.vocabulary.words
     assert len(without.texts) == 30
+    assert len(without.names) == len(without.named) == len(without.name_ids) == 0
+
+
+def test_the_re_ranker_takes_names_also_where_they_are_no_texts(hats):
+    data = TrainingData(hats, OPTIONS.replace(label_texts=False, reranker="words"))
+    assert "tricorne" in data.vocabulary.words
+    assert len(data.texts) == 30
+    assert list(data.names) == ["tricorne"]
+    assert [hats.label_names[label] for label in data.named] == ["hats"]
+    assert [data.vocabulary.words[i] for i in data.name_ids.row(0)] == ["tricorne"]
+    assert data.name_ids.counts.tolist() == [1]
+
+
+def test_words_of_held_out_texts_are_known_if_a_training_text_has_them(hats):
+    """The vocabulary has all words, and says nothing of how many words of new texts will be unknown."""
+    data = TrainingData(hats, OPTIONS)
+    assert data.held_out_known_share().tolist() == pytest.approx([2 / 3] * 10)  # "hat", "number", and a number
+    assert data.vocabulary.known_share(data.held_out_texts).tolist() == [1] * 10
+    assert TrainingData(hats, Options({"validation_fraction": 0.25})).held_out_known_share().tolist() == [1] * 10
 
 
 def test_a_word_of_its_name_finds_a_label(tmp_path):

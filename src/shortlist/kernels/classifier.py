@@ -115,7 +115,7 @@ def calibrated(scores, total, known, weights, curves, places, surest, min_others
             others = math.log(max(total[text] - min(max(scores[text, i], 0), 1), min_others))
             sum_ = 0.0
             for j in range(len(weights)):
-                z = weights[j, 0] * odds + weights[j, 1] * others + weights[j, 2] * known[text] + weights[j, 3]
+                z = weights[j, 0] * odds + weights[j, 1] * others + weights[j, 2] * (known[text] - 1) + weights[j, 3]
                 guess = 1 / (1 + math.exp(-min(max(z, -30.0), 30.0)))
                 if guess <= places[0]:
                     sum_ += curves[j, 0]

@@ -24,13 +24,13 @@ class Calibration(Stage):
     """The probability of a label, from its score, from the scores of the text's other labels, and from its words.
 
     Of each curve, `weights` are those of the score's log-odds, of the logarithm of the sum of the scores of the text's
-    other best labels, and of the share of words that the model knows, and a bias; the curve maps what they give, as a
+    other best labels, and of minus the share of unknown words, and a bias; the curve maps what they give, as a
     probability, to the final one. An ensemble has one per member, and takes their mean. The order of a text's labels
     stays as it is.
 
     >>> identity = Calibration.of_curves("none", [[1, 0, 0, 0]], [PLACES])
-    >>> identity.apply(np.array([[0.8, 0.1]]), np.ones(1)).round(2).tolist()
-    [[0.8, 0.1]]
+    >>> print(identity.apply(np.array([[0.8, 0.1]]), np.ones(1)).round(3))
+    [[0.8 0.1]]
     """
 
     kind = "curves"
@@ -90,4 +90,4 @@ def total_of_best(scores: np.ndarray) -> np.ndarray:
 def calibration_columns(scores: np.ndarray, known: np.ndarray) -> np.ndarray:
     """What probabilities are computed from (texts × K × 3): see `Calibration`."""
     others = np.log(np.maximum(total_of_best(scores)[:, None] - np.clip(scores, 0, 1), MIN_OTHERS))
-    return np.stack([log_odds(scores), others, np.broadcast_to(known[:, None], scores.shape)], axis=2)
+    return np.stack([log_odds(scores), others, np.broadcast_to(known[:, None] - 1, scores.shape)], axis=2)

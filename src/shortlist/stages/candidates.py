@@ -311,7 +311,9 @@ class NearestLabels(CandidateStage):
         if self._texts is not None:
             found = self.find(features, n_searched)
             assert found.ids is not None
-            votes = np.where(ids[:, :, None] == found.ids[:, None], found.evidence[1][:, None], 0).sum(axis=2)
+            is_same = (ids[:, :, None] == found.ids[:, None]) & (ids >= 0)[:, :, None]
+            of_found = [np.where(is_same, of_found[:, None], 0).sum(axis=2) for of_found in found.evidence]
+            cosines, votes = np.where(is_same.any(axis=2), of_found[0], cosines), of_found[1]
         return cosines, votes
 
     def multiply_adds(self, n_searched: int) -> float | None:

@@ -69,6 +69,11 @@ def remember_texts(texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -
     }
 
 
+def nothing_taught() -> Arrays:
+    """The arrays of `remember_texts` without a text."""
+    return remember_texts([], Ragged.from_lists([]), Tokenizer())
+
+
 def taught_labels(arrays: Arrays, texts: Sequence[str], tokenizer: Tokenizer) -> Ragged:
     """The labels of the training texts that have the same words as each text."""
     known, indptr = arrays["taught.hashes"], arrays["taught.indptr"]

@@ -79,7 +79,7 @@ class Pipeline:
 
     def with_more(self, features: Any, probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The probabilities of all candidates, given those of the first; the re-ranker has found the others."""
-        more = ids[:, probabilities.shape[1] :]
+        more = np.ascontiguousarray(ids[:, probabilities.shape[1] :])
         if not (more >= 0).any():
             return np.pad(probabilities, ((0, 0), (0, more.shape[1])))
         return np.concatenate([probabilities, self._probabilities(features, more)], axis=1)

@@ -18,13 +18,15 @@ from shortlist.kernels.evidence import evidence_odds, gather_evidence
 from shortlist.kernels.reranker import score_candidates
 from shortlist.odds import CLIP, expit
 from shortlist.stages.classifier import best_of
-from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, taught_labels
+from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, nothing_taught, taught_labels
 from shortlist.stages.stage import Stage, finite_number, whole_number
 from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 from shortlist.text.features import Words
 
 PAGE = 1 << 16
 N_MORE = 20  # candidates by name, or by texts with the same words, beside those of the classifier
+# Log-odds by which labels of a training text with the same words are ahead of others: more than all other evidence.
+KNOWN_FIRST = 40.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Mixture:
     first_frequency: float = 0.0
     words_frequency: float = 0.0
     known: float = 4.0
-    other: float = -4.0
+    other: float = 4.0 - KNOWN_FIRST
     bias: float = 0.4
 
     def log_odds(
@@ -111,6 +113,9 @@ class Reranker(Stage):
         expected = n_labels * n_pages(len(words) + len(subwords)) + 1
         if sizes["n_starts"] != expected:
             raise ModelError(f"array 'starts' has {sizes['n_starts']:,} values; expected {expected:,}")
+        hashes = arrays["taught.hashes"]
+        if (hashes[1:] <= hashes[:-1]).any():
+            raise ModelError("array 'taught.hashes' must increase")
         return cls(arrays, config, words, subwords)
 
     def config(self) -> dict[str, Any]:
@@ -126,6 +131,10 @@ class Reranker(Stage):
         steps = np.rint(weights / np.repeat(np.where(scales > 0, scales, 1), np.diff(starts))).astype(np.int8)
         packed = {**self._arrays, "weights": steps, "scales": scales}
         return Reranker(packed, self.config(), self.features.words, self.subwords)
+
+    def without_taught(self) -> Reranker:
+        """The same without the texts that it was taught, of which it always knows the labels."""
+        return Reranker({**self._arrays, **nothing_taught()}, self.config(), self.features.words, self.subwords)
 
     def gather(self, texts: Any, word_ids: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
         """What is known about the candidates (texts × K ids, -1 for none), and about up to `n_more` further ones."""

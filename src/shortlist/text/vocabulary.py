@@ -166,14 +166,19 @@ class Vocabulary:
         )  # fmt: skip
         return Ragged(counts_to_indptr(ids_per_text), ids[:n_ids].copy())
 
-    def known_share(self, texts: Sequence[str]) -> np.ndarray:
+    def known_share(self, texts: Sequence[str], seen: np.ndarray | None = None) -> np.ndarray:
         """Return the share of each text's words that have an id; 1 for a text without words.
+
+        With `seen`, which has a truth value for each id, only words that are seen count.
 
         >>> Vocabulary.build(["red shoes"]).known_share(["red hat", ""]).tolist()
         [0.5, 1.0]
         """
         words, ends, words_per_text = self.tokenizer.split_texts(Texts.from_strings(texts))
-        is_known = self._tables[0].find(words, np.concatenate([np.zeros(1, np.int64), ends])) >= 0
+        ids = self._tables[0].find(words, np.concatenate([np.zeros(1, np.int64), ends]))
+        is_known = ids >= 0
+        if seen is not None:
+            is_known[is_known] = seen[ids[is_known]]
         n_known = np.diff(counts_to_indptr(is_known)[counts_to_indptr(words_per_text)])
         return np.where(words_per_text > 0, n_known / np.maximum(words_per_text, 1), 1.0)
 

@@ -12,6 +12,8 @@ from shortlist.stages.calibration import PLACES, Calibration, calibration_column
 MIN_PAIRS = 200
 N_STEPS = 32  # of the isotonic curve
 MAX_STEEPNESS = 4.0  # where all is clear, as in tests, steeper ones would enlarge differences of rounding
+# What weights may be: the order of labels must not change, and unknown words must not make a model surer. Any bias.
+SIGNS = np.array([1, -1, 1, 0])
 
 
 def fit_calibration(
@@ -45,12 +47,15 @@ def fit_calibration(
 def fit_weights(scores: np.ndarray, hits: np.ndarray, known: np.ndarray) -> Calibration:
     """Logistic regression (Platt scaling) that also looks at the text's other labels and at its words."""
     columns = calibration_columns(scores, known)[:, : hits.shape[1]].reshape(-1, 3)
-    start = np.array([1.0, 0.0, 0.0, 0.0])
-    weights = np.array(fit_logistic(columns, hits.ravel(), start))
-    if weights[1] > 0:  # it would change the order of labels
-        weights = np.insert(fit_logistic(columns[:, [0, 2]], hits.ravel(), start[[0, 2, 3]]), 1, 0.0)
-    weights[0] = np.clip(weights[0], 0, MAX_STEEPNESS)
-    return Calibration.of_curves("logistic", [weights], [PLACES])
+    start, used = np.array([1.0, 0.0, 0.0, 0.0]), np.ones(4, bool)
+    while True:
+        weights = np.zeros(4)
+        weights[used] = fit_logistic(columns[:, used[:3]], hits.ravel(), start[used])
+        wrong = SIGNS * weights < 0
+        if not wrong.any():
+            weights[0] = min(weights[0], MAX_STEEPNESS)
+            return Calibration.of_curves("logistic", [weights], [PLACES])
+        used &= ~wrong
 
 
 def fit_isotonic(scores: np.ndarray, hits: np.ndarray, known: np.ndarray) -> Calibration:

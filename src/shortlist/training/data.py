@@ -102,6 +102,13 @@ class TrainingData:
             return self.held_out_texts
         return (sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features))[self.held_out]
 
+    def held_out_known_share(self) -> np.ndarray:
+        """The share of each held-out text's words that occur in training texts: the vocabulary has all of them."""
+        if not isinstance(self.vocabulary, Vocabulary) or not len(self.vocabulary):
+            return np.ones(len(self.held_out))
+        seen = np.bincount(self.word_ids.values, minlength=self.n_words) > 0
+        return self.vocabulary.known_share(self.held_out_texts, seen)
+
     @cached_property
     def tfidf(self) -> TfIdf:
         return TfIdf.fit(self.word_ids, self.n_words)

@@ -15,13 +15,13 @@ from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
-from shortlist.stages.evidence import Evidence, index_names, remember_texts
-from shortlist.stages.pipeline import Pipeline
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
-from shortlist.text import LexicalFeatures, Tokenizer, Vocabulary
+from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
+from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
+from shortlist.stages.reranker import KNOWN_FIRST, Mixture, Reranker, paged_weights
+from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
-from shortlist.training.data import TrainingData
+from shortlist.training.data import TrainingData, rows_of
 from shortlist.training.tune import RANKS
 
 log = logging.getLogger("shortlist")
@@ -32,8 +32,6 @@ MIN_WEIGHT = 0.1
 WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, the re-ranker learns from the held-out texts, too, if they are this share of all.
 MIN_HELD_OUT_SHARE = 0.01
-# Log-odds by which labels of a training text with the same words are ahead of others.
-KNOWN_FIRST = 8.0
 
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
@@ -55,9 +53,9 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
 
     def learn(rows: sparse.csr_array, labels: Ragged, candidates: np.ndarray) -> Arrays:
         """Labels that names suggest must be told apart, too; and so must labels that are no candidates so far."""
-        blank = reranker_of(no_words(n_labels, features.n_features), labels, taught_texts(data, False))
-        nothing_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
-        candidates = blank.gather_rows(Ragged.from_csr(rows), nothing_taught, candidates).ids
+        blank = reranker_of(no_words(n_labels, features.n_features), labels, nothing_taught())
+        no_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
+        candidates = blank.gather_rows(Ragged.from_csr(rows), no_taught, candidates).ids
         unseen = np.flatnonzero(np.bincount(data.labels.values, minlength=n_labels) == 0)
         if len(unseen):
             drawn = np.random.default_rng(options.seed).choice(unseen, (len(candidates), 1))
@@ -65,12 +63,17 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         return learn_word_weights(rows, labels, n_labels, candidates, options.C)
 
     weights = learn(rows, data.labels, candidates)
-    reranker = reranker_of(weights, data.labels, taught_texts(data, False))
+    reranker = reranker_of(weights, data.labels, taught_texts(data))
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
     evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
-    probabilities = pipeline.with_more(pipeline.encoder.encode(data.held_out_inputs), probabilities, evidence.ids)
+
+    def with_more(texts: np.ndarray) -> Ranking:
+        encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
+        return evidence.ids[texts], pipeline.with_more(encoded, probabilities[texts], evidence.ids[texts])
+
+    _, probabilities = in_blocks(with_more, np.arange(len(ids)))
     odds = np.empty(evidence.ids.shape, np.float32)
     half = np.arange(len(ids)) % 2 == 0
     for fitted, left in ((half, ~half), (~half, half)):
@@ -85,8 +88,9 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
         held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
-        weights = learn(rows, labels, np.concatenate([candidates, _padded(ids, candidates.shape[1], -1)]))
-    return reranker_of(weights, labels, taught_texts(data, True))
+        width = max(candidates.shape[1], ids.shape[1])
+        weights = learn(rows, labels, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
+    return reranker_of(weights, labels, taught_texts(data, held_out=True))
 
 
 def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> Arrays:
@@ -104,16 +108,18 @@ def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.nda
     return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
 
 
-def taught_texts(data: TrainingData, held_out: bool) -> Arrays:
-    """The labels of training texts by their words; if wanted, of held-out texts and of names, too."""
-    if not isinstance(data.vocabulary, Vocabulary):  # features have no words to compare
-        return remember_texts([], Ragged.from_lists([]), Tokenizer())
-    texts, labels = data.texts, data.labels
+def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
+    """The labels of the training texts by their words, and of held-out texts; each name is one more text."""
+    if not isinstance(data.vocabulary, Vocabulary):
+        return nothing_taught()  # features are no texts
+    is_learnt = data.label_frequencies[data.named] > 0  # as in `names_index`
+    names = np.flatnonzero(is_learnt | held_out)
+    parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
+    parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
     if held_out:
-        labels_of_names = Ragged(np.arange(len(data.named) + 1), data.named)
-        texts = Texts.concatenate([texts, data.held_out_texts, data.names])
-        labels = Ragged.concatenate([labels, data.held_out_labels, labels_of_names])
-    return remember_texts(texts, labels, data.vocabulary.tokenizer)
+        parts.append((data.held_out_texts, data.held_out_labels))
+    texts, labels = zip(*parts, strict=True)
+    return remember_texts(Texts.concatenate(texts), Ragged.concatenate(labels), data.vocabulary.tokenizer)
 
 
 def fit_mixture(
@@ -137,7 +143,7 @@ def fit_mixture(
     other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
     named = evidence.names[there]
     columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
-    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
+    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture(other=-4.0)))))
     return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
 
 
