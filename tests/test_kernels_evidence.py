@@ -171,4 +171,5 @@ class TestHashes:
     def test_are_those_of_a_saved_model(self):
         """FNV-1a and splitmix64 of each word, added up. With other hashes, old models would not know their texts."""
         expected = [sum(slow_hash(word) for word in text.split()) % 2**64 for text in ("red hat", "grün", "")]
-        assert hashes_of(["red hat", "grün", ""], Tokenizer()).tolist() == expected
+        found = hashes_of(["red hat", "grün", ""], Tokenizer())
+        assert [value % 2**64 for value in found.tolist()] == expected

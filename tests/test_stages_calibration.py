@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model_files import replaced
 from shortlist.errors import ModelError
 from shortlist.odds import CLIP, expit
-from shortlist.stages.calibration import N_POINTS, N_RANKED, PLACES, Calibration
+from shortlist.stages.calibration import MIN_OTHERS, N_POINTS, N_RANKED, PLACES, Calibration
 
 IDENTITY = [1, 0, 0, 0]
 
@@ -28,7 +28,7 @@ def slow_apply(weights, curve, score, best, known):
     score, best = min(max(score, 0), 1), [min(max(other, 0), 1) for other in best[:N_RANKED]]
     clipped = min(max(score, CLIP), 1 - CLIP)
     odds = weights[0] * math.log(clipped / (1 - clipped))
-    odds += weights[1] * math.log(max(sum(best) - score, CLIP)) + weights[2] * (known - 1) + weights[3]
+    odds += weights[1] * math.log(max(sum(best) - score, MIN_OTHERS)) + weights[2] * (known - 1) + weights[3]
     return np.interp(1 / (1 + math.exp(-odds)), PLACES, curve)
 
 

@@ -38,7 +38,7 @@ def hats():
     return data
 
 
-OPTIONS = Options({"min_count": 1, "label_texts": True, "validation_fraction": 0.25})
+OPTIONS = Options({"min_count": 1, "label_texts": "always", "validation_fraction": 0.25})
 
 
 def test_names_extend_the_vocabulary_and_are_never_held_out(hats):
@@ -49,20 +49,35 @@ def test_names_extend_the_vocabulary_and_are_never_held_out(hats):
     assert list(training_data.texts).count("tricorne") == COPIES_OF_NAMES
     assert len(training_data.texts) == 30 + COPIES_OF_NAMES
     assert training_data.label_frequencies.sum() == 30  # of texts, without names
-    without = TrainingData(hats, OPTIONS.replace(label_texts=False))
+    without = TrainingData(hats, OPTIONS.replace(label_texts="never"))
     assert "tricorne" not in without.vocabulary.words
     assert len(without.texts) == 30
     assert len(without.names) == len(without.named) == len(without.name_ids) == 0
 
 
 def test_the_re_ranker_takes_names_also_where_they_are_no_texts(hats):
-    data = TrainingData(hats, OPTIONS.replace(label_texts=False, reranker="words"))
+    data = TrainingData(hats, OPTIONS.replace(label_texts="never", reranker="words"))
     assert "tricorne" in data.vocabulary.words
     assert len(data.texts) == 30
     assert list(data.names) == ["tricorne"]
     assert [hats.label_names[label] for label in data.named] == ["hats"]
     assert [data.vocabulary.words[i] for i in data.name_ids.row(0)] == ["tricorne"]
     assert data.name_ids.counts.tolist() == [1]
+
+
+@pytest.mark.parametrize("misleading", [False, True])
+def test_held_out_texts_decide_whether_names_are_texts(misleading):
+    """Names are the colours that texts are about, or those of other labels."""
+    colours = ["red", "green", "blue", "black"]
+    rows = [(f"{colour} thing{i % 5} {'hat' if i % 3 else 'cap'}", [f"x{n}"])
+            for i in range(100) for n, colour in enumerate(colours) if n == i % 4]  # fmt: skip
+    data = shortlist.read(rows * 10)
+    names = colours if not misleading else ["green", "blue", "black", "red"]
+    data.display_names = {f"x{n}": f"{name} {name}" for n, name in enumerate(names)}
+    options = OPTIONS.replace(label_texts="auto")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shortlist.training.data.COPIES_OF_NAMES", 1000)  # so that they decide
+        assert (len(TrainingData(data, options).texts) > 750) is not misleading
 
 
 def test_words_of_held_out_texts_are_known_if_a_training_text_has_them(hats):

@@ -13,11 +13,10 @@ from shortlist.arrays import Ragged
 from shortlist.data import Texts
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.stages.evidence import Evidence
-from shortlist.stages.reranker import KNOWN_FIRST, Mixture
+from shortlist.stages.reranker import KNOWN_FIRST, N_MORE, Mixture
 from shortlist.text import Vocabulary
 from shortlist.training import reranking
 from shortlist.training.reranking import fit_mixture, learn_reranker
-from shortlist.training.tune import RANKS
 from test_training_word_weights import assert_equal
 
 PLANTED = Mixture(0.4, 3.0, 2.0, 1.0, -0.3, 0.1, 0.5, 2.0, -7.0, -1.0)
@@ -200,6 +199,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         inputs=vocabulary.encode(train[0]),
         word_ids=vocabulary.encode(train[0]),
         labels=train[1],
+        label_frequencies=np.bincount(train[1].values, minlength=N_LABELS),
         held_out=np.arange(len(held_out[0])),
         held_out_texts=held_out[0],
         held_out_raw=held_out[0],
@@ -207,7 +207,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )
-    options = SimpleNamespace(n_reranked=n_reranked, C=0.5)
+    options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0)
     build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None)
     return learn_reranker(GroupPipeline(vocabulary), build), build
 
@@ -281,7 +281,7 @@ class TestLearnReranker:
         """Calibration may then use it."""
         reranker, build = learnt
         ids, probabilities = build.held_out_ranked
-        assert ids.shape == probabilities.shape == (60, RANKS)
+        assert ids.shape == probabilities.shape == (60, 6 + N_MORE)
         texts, labels = grouped(60, 2)
         _, (after, scores) = before_and_after(reranker, vocabulary, texts, RANKS)
         # Once these texts are learnt from, their own labels are more probable.

@@ -48,7 +48,8 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
 
     def reranker_of(weights: Arrays, labels: Ragged, taught: Arrays) -> Reranker:
         counts = np.bincount(labels.values, minlength=n_labels)
-        evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": np.log1p(counts, dtype="f4")}
+        frequencies = np.log1p(counts).astype(np.float32)
+        evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": frequencies}
         return Reranker({**weights, **idf, **evidence}, config, data.vocabulary, features.ngrams)
 
     def learn(rows: sparse.csr_array, labels: Ragged, candidates: np.ndarray) -> Arrays:
