@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before anything imports numba or a BLAS: tests that run side by side (pytest -n) have caches of compiled kernels of
-# their own, because numba's is not safe where two processes write it, and share the cores.
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / f"kernels-{worker}"))
-    share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+# Before anything imports a BLAS: tests that run side by side (pytest -n) share the cores.
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(name, str(share))
+        os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // int(workers))))
 
 # Derandomised: a run of the tests says something about the change, not about luck. To go looking for
 # trouble: pytest --hypothesis-profile=thorough
