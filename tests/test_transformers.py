@@ -10,9 +10,11 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shortlist
 from serving import SECONDS, serving
+from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.stages.encoders.transformer import read_transformer
 from tiny_transformers import save_tokenizer, tiny_transformer, word_piece_tokenizer
@@ -218,8 +220,8 @@ def test_all_recipes_of_a_comparison_are_those_that_need_no_folder():
 def test_is_evaluated_and_compared(data, folder, saved, tmp_path):
     data.write(tmp_path / "data" / "train.jsonl")
     topics(60, seed=2).write(tmp_path / "data" / "test.jsonl")
-    done = run("-m", "shortlist", "evaluate", saved, tmp_path / "data" / "test.jsonl", "--json")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(command_line, ["evaluate", str(saved), str(tmp_path / "data" / "test.jsonl"), "--json"])
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["values"]["P@1"] >= 90
     names = ("n_epochs", "batch_size", "max_words", "n_clusters", "n_clusters_searched", "encoder_learning_rate")
     settings = [f"{name}={OPTIONS[name]}" for name in names]
