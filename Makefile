@@ -6,16 +6,19 @@ DATA ?=
 # Without bytecode, every run of the tests compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# One worker per core. A file is run by one worker, so that its models are trained once.
+PARALLEL = -n auto --maxprocesses 8 --dist loadfile
+
 .PHONY: demo test quick check format bench data-folder peers clean
 
 demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md and report.html
 	$(BIN)/python demo/run.py demo-output
 
 test: check  ## the linters, the type checker and all tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PARALLEL)
 
 quick: $(VENV)/.dev  ## the tests a developer runs all the time
-	$(BIN)/python -m pytest -q -x -m "not slow"
+	$(BIN)/python -m pytest -q $(PARALLEL) -x -m "not slow"
 
 check: $(VENV)/.dev  ## linters and type checker
 	$(BIN)/ruff check

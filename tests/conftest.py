@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before anything imports a BLAS: tests that run side by side (pytest -n) share the cores.
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // int(workers))))
 
 # Derandomised: a run of the tests says something about the change, not about luck. To go looking for
 # trouble: pytest --hypothesis-profile=thorough

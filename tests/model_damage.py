@@ -315,12 +315,24 @@ def configs(folder: Path, rng: np.random.Generator) -> Iterator[Case]:
             continue
         where = ".".join(map(str, path))
         for value in STRANGE:
-            yield Case("configs", f"{where}: {value!r:.40}", partial(put_config, changed_at(config, path, value)))
+            yield Case("configs", f"{where}: {value!r:.40}", partial(put_changed, config, path, value, False))
         for text in STRANGE_TEXT:
-            raw = json.dumps(changed_at(config, path, "HERE")).replace('"HERE"', text)
-            yield Case("configs", f"{where}: {text:.20}", partial(put, CONFIG, raw.encode()))
+            yield Case("configs", f"{where}: {text:.20}", partial(put_text, config, path, text))
         if isinstance(path[-1], str):
-            yield Case("configs", f"{where} missing", partial(put_config, changed_at(config, path, None, gone=True)))
+            yield Case("configs", f"{where} missing", partial(put_changed, config, path, None, True))
+
+
+# Of thousands of cases few are drawn, so the changed config is made when the damage is done.
+
+
+def put_changed(config: dict[str, Any], path: tuple[Any, ...], value: Any, gone: bool, folder: Path) -> None:
+    put_config(changed_at(config, path, value, gone), folder)
+
+
+def put_text(config: dict[str, Any], path: tuple[Any, ...], text: str, folder: Path) -> None:
+    """Text in place of a value that JSON may not be able to hold."""
+    raw = json.dumps(changed_at(config, path, "HERE")).replace('"HERE"', text)
+    put(CONFIG, raw.encode(), folder)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

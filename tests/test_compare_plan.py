@@ -126,7 +126,7 @@ def test_a_comparison_is_not_overwritten_by_a_report(tmp_path):
 
 def test_ablations(tmp_path, monkeypatch):
     fan_out, dimensions = ablations.ABLATIONS["fan-out"], ablations.ABLATIONS["dimensions"]
-    variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3]]
+    variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3:2]]
     monkeypatch.setitem(ablations.ABLATIONS, "fan-out", replace(fan_out, variants=variants))
     monkeypatch.setitem(ablations.ABLATIONS, "dimensions", replace(dimensions, variants=dimensions.variants[:2]))
     small = "n_epochs=2:embedding_dim=64:channels=4:validation_fraction=0.2"
@@ -139,7 +139,7 @@ def test_ablations(tmp_path, monkeypatch):
     }
     fan_out, dimensions = summary["ablations"]
     assert fan_out["header"][:3] == ["labels per cluster", "variant", "P@1"] and "meta recall" in fan_out["header"]
-    assert [row[:2] for row in fan_out["rows"]] == [[3, "synchronised"], [3, "not detached"], [3, "LightXML"]]
+    assert [row[:2] for row in fan_out["rows"]] == [[3, "synchronised"], [3, "LightXML"]]
     assert [row[0] for row in dimensions["rows"]] == ["original", "permutation 1"]
     for table in summary["ablations"]:
         assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]

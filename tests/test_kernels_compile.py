@@ -47,6 +47,42 @@ def test_kernels_from_the_cache_compute_the_same_bits(tmp_path):
     assert compiled == cached
 
 
+ADD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from adding import add
+print("ready", flush=True)
+add(1, 2) if sys.argv[2] == "int" else add(1.0, 2.0)
+print(sum(add.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_processes_take_turns_at_the_cache_of_a_kernel(tmp_path, put):
+    fcntl = pytest.importorskip("fcntl")
+    put("adding.py", "from shortlist.kernels.compile import kernel\n\n\n@kernel\ndef add(a, b):\n    return a + b\n")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def start(kind):
+        command = [sys.executable, "-c", ADD, str(tmp_path), kind]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    with start("int") as one:
+        assert one.stdout.read() == "ready\n0\n"
+    (lock,) = (tmp_path / "cache").rglob("*.lock")
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with start("int") as one, start("float") as other:
+            assert one.stdout.readline() == other.stdout.readline() == "ready\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                other.wait(1)
+            assert one.poll() is None
+            fcntl.flock(held, fcntl.LOCK_UN)
+            assert one.stdout.read() == "1\n"  # from the cache
+            assert other.stdout.read() == "0\n"
+    assert len(list((tmp_path / "cache").rglob("*.nbc"))) == 2
+
+
 MIXED = "10451216379200822465"
 KERNEL = """
 import numba, numpy as np

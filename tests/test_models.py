@@ -27,8 +27,8 @@ SMALL = {"n_epochs": 10, "embedding_dim": 64, "batch_size": 32, "dropout": 0.25,
 PLAIN = {"reranker": False}
 TRANSFORMER = {"max_words": 24, "encoder_learning_rate": 0.003, "dropout": 0.1, "threads": 1, **PLAIN}
 OPTIONS = {
-    "inceptionxml": SMALL,
-    "inceptionxml+": {**SMALL, "n_clusters": 7, "n_clusters_searched": 3},
+    "inceptionxml": {**SMALL, "n_epochs": 4, "channels": 8},
+    "inceptionxml+": {**SMALL, "n_epochs": 4, "channels": 8, "n_clusters": 7, "n_clusters_searched": 3},
     "astec": {**SMALL, "n_epochs": 5, "n_clusters": 7, "n_surrogate_epochs": 5},
     # These must reach the bar without the re-ranker.
     "inceptionxml-deepxml": {**SMALL, "n_epochs": 3, "n_surrogate_epochs": 3, "channels": 8} | PLAIN,
@@ -41,12 +41,12 @@ OPTIONS = {
         "hidden_size": 64,
         "reranker": False,
     },
-    "attentionxml": {**SMALL, "hidden_size": 64, "linear_sizes": "64", "learning_rate": 0.01} | PLAIN,
+    "attentionxml": {**SMALL, "n_epochs": 6, "hidden_size": 64, "linear_sizes": "64", "learning_rate": 0.01} | PLAIN,
     "mach": {**SMALL, "n_epochs": 5, "n_repetitions": 3, "n_buckets": 12, "n_word_buckets": 100} | PLAIN,
     "deepxml-mlp": {**SMALL, "n_epochs": 5, "n_surrogate_epochs": 5, "n_word_buckets": 200} | PLAIN,
     "slice": SMALL,
-    "lightxml": {**TRANSFORMER, "n_epochs": 8, "n_clusters": 7, "n_clusters_searched": 3},
-    "deepxml-transformer": {**TRANSFORMER, "n_epochs": 10, "n_surrogate_epochs": 8},
+    "lightxml": {**TRANSFORMER, "n_epochs": 6, "n_clusters": 7, "n_clusters_searched": 3},
+    "deepxml-transformer": {**TRANSFORMER, "n_epochs": 5, "n_surrogate_epochs": 6},
 }
 
 

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import shortlist
-from serving import serving
+from serving import SECONDS, serving
 from shortlist.errors import ModelError
 from shortlist.recipes import recipe as registry
+from training_processes import exit_code, files_of, killed_at, start_command
 
 pytest.importorskip("torch")
 
@@ -84,10 +85,6 @@ def run(folder, *command, code=0, **environment):
     )
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
-
-
-def files_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_is_at_most_40_lines():
@@ -192,25 +189,15 @@ print(shortlist.load("saved").predict("t3w1 t3w2", k=1)[0].label)
 
     def test_killed_and_resumed_it_leaves_the_same_model(self, folder, saved, tmp_path):
         """Killed in the second checkpoint of the encoder's own phase, and in that of the label rows."""
-        killed_at = """
-import os, pathlib, signal, sys
-place, rename, seen = sys.argv.pop(1), pathlib.Path.rename, []
-
-def rename_or_die(path, target):
-    seen.append(str(target).endswith(place))
-    if sum(seen) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rename(path, target)
-pathlib.Path.rename = rename_or_die
-from shortlist.cli import main
-main()
-"""
-        out = tmp_path / "model"
-        train = ["train", "pairs.jsonl", "--recipe", "my_encoder:RECIPE", "--out", out, *SETTINGS]
+        out, messages = tmp_path / "model", tmp_path / "messages.txt"
+        path = f"import sys; sys.path.insert(0, {str(folder)!r})"
+        train = ["train", "pairs.jsonl", "--recipe", "my_encoder:RECIPE", "--out", str(out), *SETTINGS]
         train += ["--set", "checkpoint_minutes=0"]
-        run(folder, "-c", killed_at, "surrogate/state", *train, code=-signal.SIGKILL)
-        run(folder, "-c", killed_at, "classifier/state", *train, "--resume", code=-signal.SIGKILL)
-        run(folder, "-m", "shortlist", *train, "--resume")
+        for place, resume in (("surrogate/state", []), ("classifier/state", ["--resume"])):
+            process = start_command(folder, [*train, *resume], messages, path + killed_at(f"{place}:2:before"))
+            assert exit_code(process, SECONDS) == -signal.SIGKILL, messages.read_text()
+        process = start_command(folder, [*train, "--resume"], messages, path)
+        assert exit_code(process, SECONDS) == 0, messages.read_text()
         assert files_of(out) == files_of(saved)
         assert not (tmp_path / "model.checkpoints").exists()
 

@@ -25,11 +25,14 @@ pytest.importorskip("torch")
 SMALL = {
     "n_epochs": 3,
     "embedding_dim": 64,
+    "channels": 8,
     "batch_size": 16,
     "dropout": 0.1,
     "threads": 1,
     "validation_fraction": 0.0,
 }
+
+PUBLISHED = {"n_epochs": 15, "learning_rate": 0.01}
 
 
 def colours(n_texts: int = 200, seed: int = 0) -> shortlist.Dataset:
@@ -112,16 +115,16 @@ class TestPublished:
 @pytest.mark.parametrize(
     ("recipe", "options"),
     [
-        ("inceptionxml@published", {"n_epochs": 40, "learning_rate": 0.01}),
-        ("inceptionxml+@published", {"n_epochs": 40, "n_clusters": 3, "n_clusters_searched": 2}),
-        ("inceptionxml+@published", {"n_epochs": 40, "n_clusters": 3, "n_clusters_searched": 2, "variant": "lightxml"}),
-        ("inceptionxml-deepxml@published", {"n_epochs": 20, "n_surrogate_epochs": 20}),
-        ("xml-cnn@published", {"n_epochs": 20, "max_words": 40, "n_chunks": 4}),
+        ("inceptionxml@published", PUBLISHED),
+        ("inceptionxml+@published", {**PUBLISHED, "n_clusters": 3, "n_clusters_searched": 2}),
+        ("inceptionxml+@published", {**PUBLISHED, "n_clusters": 3, "n_clusters_searched": 2, "variant": "lightxml"}),
+        ("inceptionxml-deepxml@published", {"n_epochs": 10, "n_surrogate_epochs": 12}),
+        ("xml-cnn@published", {"n_epochs": 10, "channels": 16, "max_words": 40, "n_chunks": 4}),
         ("inceptionxml", {"attention": False}),
         ("inceptionxml", {"bag": False, "shuffle_words": False, "n_epochs": 12, "learning_rate": 0.01}),
         ("inceptionxml+", {"n_clusters": 3, "n_clusters_searched": 1, "detach_fraction": 0.0}),
         ("inceptionxml+", {"n_clusters": 3, "n_clusters_searched": 2, "variant": "lightxml"}),
-        ("inceptionxml", {"embedding_dim": 101, "channels": 8, "max_words": 2}),
+        ("inceptionxml", {"embedding_dim": 101, "channels": 9, "max_words": 2}),
     ],
     ids=[
         *("published", "published +", "published lightxml", "published deepxml", "published cnn"),

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from tests.training_processes import OPTIONS, default_sigint, files_of, noisy_topics
 
 import shortlist
 from shortlist.cli import shortlist as command_line
@@ -19,6 +18,7 @@ from shortlist.errors import DataError, OptionError, ShortlistError
 from shortlist.recipes.options import Options
 from shortlist.training import ensemble as ensemble_training
 from shortlist.training.ensemble import train_ensemble
+from training_processes import OPTIONS, default_sigint, exit_code, files_of, killed_at, noisy_topics, start_command
 
 pytest.importorskip("torch")
 
@@ -205,47 +205,38 @@ class TestResume:
                 shortlist.train(data, "astec", ensemble=2, resume=resume, **options)
 
 
-# Kills itself when a checkpoint, a model or the mark of a finished member is moved into place, the n-th time; or just
-# after that.
-KILLED_AT_A_RENAME = """
-import os, pathlib, signal, sys
-place, number, when = sys.argv.pop(1).split(":")
-rename, seen = pathlib.Path.rename, []
-def rename_and_die(path, target):
-    seen.append(str(target).endswith(place))
-    now = seen[-1] and sum(seen) == int(number)
-    if now and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    result = rename(path, target)
-    if now:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-pathlib.Path.rename = rename_and_die
-from shortlist.cli import main
-main()
-"""
-
-
 @pytest.mark.slow
 class TestKilled:
     """Trainings that are really killed end in the same files when they are resumed."""
 
     @pytest.fixture
-    def start(self, data, tmp_path):
-        """Starts a training with a checkpoint after every step. Its output ends when its last process does."""
+    def arguments(self, data, tmp_path):
+        """The command that trains with a checkpoint after every step."""
         data.write(tmp_path / "pairs.jsonl")
 
-        def start(options, *more, program=("-m", "shortlist")):
-            command = [*program, "train", "pairs.jsonl", "--recipe", "astec", "--ensemble", "2", "--out", "model"]
-            options = {**options, "checkpoint_minutes": 0.0}
-            settings = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
+        def arguments(options):
+            command = ["train", "pairs.jsonl", "--recipe", "astec", "--ensemble", "2", "--out", "model"]
+            options = {"checkpoint_minutes": 0.0, **options}
+            return [*command, *(part for name, value in options.items() for part in ("--set", f"{name}={value}"))]
+
+        return arguments
+
+    @pytest.fixture
+    def start(self, arguments, tmp_path):
+        def start(options, *more, before=""):
+            return start_command(tmp_path, [*arguments(options), *more], tmp_path / "messages.txt", before)
+
+        return start
+
+    @pytest.fixture
+    def start_parallel(self, arguments, tmp_path):
+        """A process that starts others. Its output ends when the last of them does."""
+
+        def start(options, *more):
+            command = [sys.executable, "-m", "shortlist", *arguments(options), "--parallel", "2", *more]
             with (tmp_path / "messages.txt").open("w") as messages:
                 return subprocess.Popen(
-                    [sys.executable, *command, *settings, *more],
-                    cwd=tmp_path,
-                    stdout=subprocess.PIPE,
-                    stderr=messages,
-                    preexec_fn=default_sigint,
+                    command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=messages, preexec_fn=default_sigint
                 )
 
         return start
@@ -253,8 +244,7 @@ class TestKilled:
     @staticmethod
     def finished(process, folder):
         """Exit code and messages."""
-        process.communicate(timeout=SECONDS)
-        return process.returncode, (folder / "messages.txt").read_text()
+        return exit_code(process, SECONDS), (folder / "messages.txt").read_text()
 
     @staticmethod
     def assert_like_uninterrupted(folder, options):
@@ -272,7 +262,7 @@ class TestKilled:
         ]
         for number, moment in enumerate(moments):
             resume = ["--resume"] if number else []
-            process = start(OPTIONS, *resume, program=("-c", KILLED_AT_A_RENAME, moment))
+            process = start(OPTIONS, *resume, before=killed_at(moment))
             code, messages = self.finished(process, tmp_path)
             assert code == -signal.SIGKILL, f"{moment}: {messages}"
             assert ("member-0 is trained already" in messages) == (number > 2)
@@ -280,23 +270,23 @@ class TestKilled:
         assert code == 0, messages
         self.assert_like_uninterrupted(tmp_path, OPTIONS)
 
-    def test_with_processes_by_ctrl_c_and_by_a_kill(self, start, tmp_path):
+    def test_with_processes_by_ctrl_c_and_by_a_kill(self, start, start_parallel, tmp_path):
         options = {**OPTIONS, "n_surrogate_epochs": 25}
         checkpoints = tmp_path / "model.checkpoints"
         for end, code, resume in ((signal.SIGINT, 130, []), (signal.SIGKILL, -signal.SIGKILL, ["--resume"])):
-            process = start(options, "--parallel", "2", *resume)
+            process = start_parallel(options, *resume)
             self.wait_until_both_train(process, tmp_path, "resuming at" if resume else "epoch 1/25")
             process.send_signal(end)
-            ended, messages = self.finished(process, tmp_path)  # which waits for all of its processes
-            assert ended == code, messages
+            process.communicate(timeout=SECONDS)
+            messages = (tmp_path / "messages.txt").read_text()
+            assert process.returncode == code, messages
             assert "Traceback" not in messages
             if end == signal.SIGINT:
                 message = f"stopped; the checkpoints are in {checkpoints}. To continue, rerun with --resume"
                 assert message in messages
-        code, messages = self.finished(start(options, "--resume", "--parallel", "2"), tmp_path)
+        code, messages = self.finished(start({**options, "checkpoint_minutes": 1.0}, "--resume"), tmp_path)
         assert code == 0, messages
-        assert "member-0: resuming at epoch" in messages
-        assert "member-1: resuming at epoch" in messages
+        assert messages.count("resuming at epoch") == 2
         self.assert_like_uninterrupted(tmp_path, options)
 
     @staticmethod

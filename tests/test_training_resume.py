@@ -6,35 +6,22 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
-from tests.training_processes import default_sigint, files_of
+
+from training_processes import exit_code, files_of, killed_at, start_command
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 120
-# Kills itself when the second checkpoint should be moved into place: the first one is moved aside already.
-KILLED_BETWEEN_RENAMES = """
-import os, pathlib, signal
-rename, seen = pathlib.Path.rename, []
-def rename_or_die(path, target):
-    seen.append(target.name)
-    if seen.count("state") == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rename(path, target)
-pathlib.Path.rename = rename_or_die
-from shortlist.cli import main
-main()
-"""
+SMALL = {"embedding_dim": 64, "batch_size": 16, "n_clusters": 8, "checkpoint_minutes": 0.002}
 OPTIONS = {
-    "inceptionxml+": {"n_epochs": 4, "n_clusters": 8, "n_clusters_searched": 3, "validation_fraction": 0.1},
-    "astec": {"n_surrogate_epochs": 8, "n_epochs": 8, "n_clusters": 8, "n_candidates": 20},
+    "inceptionxml+": {**SMALL, "n_epochs": 4, "channels": 8, "n_clusters_searched": 3, "validation_fraction": 0.1},
+    "astec": {**SMALL, "n_surrogate_epochs": 8, "n_epochs": 8, "n_candidates": 20},
 }
 
 
@@ -49,20 +36,11 @@ def write_pairs(folder, seed=0):
     return folder
 
 
-def start(folder, *more, program=("-m", "shortlist"), recipe="inceptionxml+"):
+def start(folder, *more, before="", recipe="inceptionxml+"):
     """Start a training that writes its messages to a file, and a checkpoint every few steps."""
-    options = {**OPTIONS[recipe], "embedding_dim": 64, "batch_size": 16, "checkpoint_minutes": 0.002}
-    command = [*program, "train", "pairs.jsonl", "--recipe", recipe, "--out", "model", "--threads", "1"]
-    settings = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
-    with messages_of(folder).open("w") as messages:
-        return subprocess.Popen(
-            [sys.executable, *command, *settings, "--seed", "3", *more],
-            cwd=folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=messages,
-            preexec_fn=default_sigint,
-        )
+    command = ["train", "pairs.jsonl", "--recipe", recipe, "--out", "model", "--threads", "1", "--seed", "3"]
+    settings = [part for name, value in OPTIONS[recipe].items() for part in ("--set", f"{name}={value}")]
+    return start_command(folder, [*command, *settings, *more], messages_of(folder), before)
 
 
 def messages_of(folder):
@@ -71,13 +49,13 @@ def messages_of(folder):
 
 def finished(process, folder):
     """Exit code and messages."""
-    return process.wait(SECONDS), messages_of(folder).read_text()
+    return exit_code(process, SECONDS), messages_of(folder).read_text()
 
 
 def wait_until(process, condition):
     """Wait for a condition, which may be true for a moment only, or for the end of the process."""
     last = time.monotonic() + SECONDS
-    while process.poll() is None and not condition():
+    while process.exitcode is None and not condition():
         assert time.monotonic() < last
         time.sleep(0.001)
 
@@ -96,12 +74,14 @@ def test_killed_again_and_again_it_leaves_the_same_model(uninterrupted, tmp_path
     folder = write_pairs(tmp_path / "data")
     checkpoints, rng = folder / "model.checkpoints" / "joint", random.Random(0)
 
-    assert finished(start(folder, program=("-c", KILLED_BETWEEN_RENAMES)), folder)[0] == -signal.SIGKILL
+    # When the second checkpoint should be moved into place: the first one is moved aside already.
+    killed = start(folder, before=killed_at("state:2:before"))
+    assert finished(killed, folder)[0] == -signal.SIGKILL
     assert checkpoints.exists()
     assert not (checkpoints / "state").exists()
 
     kills = code = 1
-    for moment in ("writing", "writing", 0.3, "writing", 0.6, 1.2):
+    for moment in ("writing", 0.3, "writing", 0.6):
         process = start(folder, "--resume")
         wait_until(process, lambda: "resuming at epoch" in messages_of(folder).read_text())
         if moment == "writing":
@@ -130,7 +110,7 @@ def test_ctrl_c_leaves_a_checkpoint_that_only_the_same_training_resumes(uninterr
     state = folder / "model.checkpoints" / "joint" / "state"
     process = start(folder)
     wait_until(process, state.exists)
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
     code, messages = finished(process, folder)
     assert code == 130
     assert "the training is saved in" in messages

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shortlist
-from serving import serving
+from serving import SECONDS, serving
+from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.stages.encoders.transformer import read_transformer
 from tiny_transformers import save_tokenizer, tiny_transformer, word_piece_tokenizer
-from training_processes import files_of
+from training_processes import exit_code, files_of, killed_at, start_command
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="needs the extra transformers")
@@ -40,20 +43,6 @@ import shortlist
 model = shortlist.load(sys.argv[1])
 print(model.card["recipe"])
 model.predict("t1w1")
-"""
-# Kills itself in place of the second checkpoint.
-KILLED = """
-import os, signal
-from shortlist.training import checkpoints
-save, seen = checkpoints.Checkpoints.save, []
-def save_or_die(*arguments):
-    seen.append(arguments)
-    if len(seen) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    save(*arguments)
-checkpoints.Checkpoints.save = save_or_die
-from shortlist.cli import main
-main()
 """
 
 
@@ -231,8 +220,8 @@ def test_all_recipes_of_a_comparison_are_those_that_need_no_folder():
 def test_is_evaluated_and_compared(data, folder, saved, tmp_path):
     data.write(tmp_path / "data" / "train.jsonl")
     topics(60, seed=2).write(tmp_path / "data" / "test.jsonl")
-    done = run("-m", "shortlist", "evaluate", saved, tmp_path / "data" / "test.jsonl", "--json")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(command_line, ["evaluate", str(saved), str(tmp_path / "data" / "test.jsonl"), "--json"])
+    assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["values"]["P@1"] >= 90
     names = ("n_epochs", "batch_size", "max_words", "n_clusters", "n_clusters_searched", "encoder_learning_rate")
     settings = [f"{name}={OPTIONS[name]}" for name in names]
@@ -246,13 +235,17 @@ def test_is_evaluated_and_compared(data, folder, saved, tmp_path):
 @pytest.mark.slow
 def test_resumed_after_a_kill_it_ends_in_the_same_files(data, folder, tmp_path):
     data.write(tmp_path / "pairs.jsonl")
-    options = {**OPTIONS, "n_epochs": 2, "checkpoint_minutes": 0.0, "transformer": folder}
-    settings = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
-    command = ["train", "pairs.jsonl", "--recipe", "lightxml", *settings, "--out"]
-    assert run("-m", "shortlist", *command, "whole", cwd=tmp_path).returncode == 0
-    assert run("-c", KILLED, *command, "model", cwd=tmp_path).returncode == -9
+    options = {**OPTIONS, "n_epochs": 2, "transformer": str(folder)}
+    shortlist.train(tmp_path / "pairs.jsonl", recipe="lightxml", **options).save(tmp_path / "whole")
+    command = ["train", "pairs.jsonl", "--recipe", "lightxml", "--out", "model"]
+    command += [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
+    messages = tmp_path / "messages.txt"
+    often = ["--set", "checkpoint_minutes=0"]
+    killed = start_command(tmp_path, [*command, *often], messages, killed_at("/state:2:before"))
+    assert exit_code(killed, SECONDS) == -signal.SIGKILL, messages.read_text()
     assert not (tmp_path / "model").exists()
-    assert run("-m", "shortlist", *command, "model", "--resume", cwd=tmp_path).returncode == 0
+    assert exit_code(start_command(tmp_path, [*command, "--resume"], messages), SECONDS) == 0, messages.read_text()
+    assert "resuming at epoch" in messages.read_text()
     assert files_of(tmp_path / "model") == files_of(tmp_path / "whole")
 
 

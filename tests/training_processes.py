@@ -1,8 +1,13 @@
-"""For tests of ensembles and of resuming: data on which seeds disagree, and processes that Ctrl-C reaches."""
+"""For tests of ensembles and of resuming: data on which seeds disagree, and trainings to be killed."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import sys
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import numpy as np
 
@@ -42,6 +47,62 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def default_sigint():
+# A process of its own for each training, with torch imported already: that takes longer than the trainings here.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["torch._dynamo", "shortlist.cli.train", "shortlist.training.train"])
+
+
+def start_command(folder: Path, arguments: list[str], messages: Path, before: str = "") -> BaseProcess:
+    """Start `shortlist` with these arguments in a folder; stderr goes to a file. `before` is code to run first."""
+    messages.write_text("")
+    process = _PROCESSES.Process(target=_run_command, args=(folder, arguments, messages, before))
+    process.start()
+    return process
+
+
+def _run_command(folder: Path, arguments: list[str], messages: Path, before: str) -> None:
+    os.chdir(folder)
+    for path, descriptor in ((os.devnull, 1), (messages, 2)):
+        os.dup2(os.open(path, os.O_WRONLY), descriptor)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["shortlist", *arguments]
+    exec(before, {})
+    from shortlist.cli import main
+
+    main()
+
+
+def default_sigint() -> None:
     """For `Popen(preexec_fn=...)`: a shell starts background jobs with SIGINT ignored, and processes inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def exit_code(process: BaseProcess, seconds: float) -> int:
+    """Wait for the end of a process."""
+    process.join(seconds)
+    assert process.exitcode is not None, "timed out"
+    return process.exitcode
+
+
+# Kills itself when a checkpoint, a model or the mark of a finished member is moved into place, the n-th time; or just
+# after that.
+_KILLED_AT_A_RENAME = """
+import os, pathlib, signal
+place, number, when = {moment!r}.split(":")
+rename, seen = pathlib.Path.rename, []
+def rename_and_die(path, target):
+    seen.append(str(target).endswith(place))
+    now = seen[-1] and sum(seen) == int(number)
+    if now and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = rename(path, target)
+    if now:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+pathlib.Path.rename = rename_and_die
+"""
+
+
+def killed_at(moment: str) -> str:
+    """Code for `start_command`: a process that kills itself at "end of a path:how many times:before or after"."""
+    return _KILLED_AT_A_RENAME.format(moment=moment)

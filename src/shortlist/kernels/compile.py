@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from numba import config, njit
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 # Sums may be reordered and fused, which lets the compiler use SIMD instructions; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -26,16 +32,47 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
     if function is None:
         return partial(kernel, **options)
     with suppress(RuntimeError):
-        return njit(function, nogil=True, cache=True, **options)
+        return _with_lock(njit(function, nogil=True, cache=True, **options))
     directory = private_cache()
     if directory is not None:
         before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # type: ignore[attr-defined]
         try:
             with suppress(RuntimeError):
-                return njit(function, nogil=True, cache=True, **options)
+                return _with_lock(njit(function, nogil=True, cache=True, **options))
         finally:
             config.CACHE_DIR = before  # type: ignore[attr-defined]
     return njit(function, nogil=True, **options)
+
+
+def _with_lock(dispatcher: Any) -> Any:
+    """Let one process at a time read or write the cache of a kernel.
+
+    numba replaces its files atomically, but processes that save at the same time can choose the same file for the code
+    of two signatures, and one would run the code of the other.
+    """
+    files = dispatcher._cache._cache_file
+    load, save, path = files.load, files.save, Path(files._index_path).with_suffix(".lock")
+
+    def locked_load(key: Any) -> Any:
+        with _lock(path):
+            return load(key)
+
+    def locked_save(key: Any, data: Any) -> None:
+        with _lock(path):
+            save(key, data)
+
+    files.load, files.save = locked_load, locked_save
+    return dispatcher
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock on a file. Where there cannot be one, as in a cache that is only read, there is none."""
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            with suppress(OSError):
+                fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
+        yield
 
 
 @cache
