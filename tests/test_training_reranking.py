@@ -283,7 +283,7 @@ class TestLearnReranker:
         ids, probabilities = build.held_out_ranked
         assert ids.shape == probabilities.shape == (60, 6 + N_MORE)
         texts, labels = grouped(60, 2)
-        _, (after, scores) = before_and_after(reranker, vocabulary, texts, RANKS)
+        _, (after, scores) = before_and_after(reranker, vocabulary, texts, 6)
         # Once these texts are learnt from, their own labels are more probable.
         assert scores[:, 0].mean() > probabilities[:, 0].mean()
         assert precision(after, labels) >= precision(ids, labels)
