@@ -2,8 +2,8 @@
 
     python benchmarks/trust.py DATA/tibkat-sid DATA/commit-files --texts 3000 10000 --draws 3 [--set n_epochs=5]
 
-For each draw, some texts of the train part are taken at random, as a user would have them: split as documented, trained,
-evaluated with intervals. Then the same model is measured on fresh texts that nobody has seen:
+For each draw, some texts of the train part are taken at random, as a user would have them: split as documented,
+trained, evaluated with intervals. Then the same model is measured on fresh texts that nobody has seen:
 
 inside    whether P@1 and P@5 on the fresh texts lie in the printed intervals
 ece       expected calibration error of the best five labels on the fresh texts, in points
