@@ -256,7 +256,7 @@ class TestModelFolder:
         names = {path.name for path in folder.iterdir()}
         stages = {"encoder.safetensors", "classifier.safetensors", "tail.safetensors"}
         assert names == {"config.json", "card.json", "labels.txt", "vocabulary.txt", *stages}
-        assert (folder / "vocabulary.txt").read_text() == "shoes\t3\nred\t1\n"  # and twice in the name of the label
+        assert (folder / "vocabulary.txt").read_text() == "shoes\t2\nred\t1\n"  # once in the name of the label
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
     @pytest.mark.parametrize("name", ["labels.txt", "vocabulary.txt", "classifier.safetensors", "card.json"])
