@@ -173,6 +173,7 @@ def test_a_sparse_matrix_that_is_mostly_not_zero_is_dense():
     assert (DENSE.longest_row, OTHERS["texts"].input_kind) == (0, "texts")
 
 
+@pytest.mark.slow
 class TestVectorsOfColumns:
     """`vectors` of features: row i of a .npy file is the vector of column i."""
 
@@ -203,6 +204,7 @@ class TestVectorsOfColumns:
             shortlist.train(DENSE, recipe="slice", reranker=True)
 
 
+@pytest.mark.slow
 def test_max_words_of_features_is_the_longest_row_and_keeps_the_largest_weights():
     pytest.importorskip("torch")
     small = {"n_epochs": 1, "embedding_dim": 4, "threads": 1, "surrogate": "none", "reranker": False}

@@ -91,6 +91,7 @@ def run(*command, cwd=None):
     return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False, cwd=cwd)
 
 
+@pytest.mark.slow
 class TestModel:
     def test_learns_end_to_end(self, model, folder):
         test = topics(100, seed=2)
@@ -154,7 +155,6 @@ class TestModel:
         message = 'encoding texts with a transformer needs an optional part: pip install "shortlist[transformers]"'
         assert done.stderr.splitlines()[-1].endswith(message)
 
-    @pytest.mark.slow
     def test_predicts_in_a_new_process_and_is_served(self, model, saved):
         text = topics(1, seed=6).texts[0]
         best = shortlist.load(saved).predict(text, k=1)[0]
@@ -167,6 +167,7 @@ class TestModel:
         assert answer["predictions"][0][0]["label"] == best.label
 
 
+@pytest.mark.slow
 class TestFrozen:
     def test_encodes_each_text_once_and_leaves_the_weights(self, data, folder, monkeypatch):
         from safetensors.numpy import load_file
@@ -195,7 +196,6 @@ class TestFrozen:
             wrong = {**classifier.arrays(), "projection": np.zeros((4, 32), np.float32)}
             RowClassifier.from_arrays(wrong, {}, n_labels=8)
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("recipe", ["lightxml", "deepxml-transformer"])
     def test_what_follows_learns(self, data, folder, recipe, tmp_path):
         """A random transformer has features, too; a residual block and the rows make something of them."""
