@@ -168,7 +168,7 @@ class TestScores:
         ("names.labels", lambda a: a + 1),
         ("names.indptr", lambda a: a[::-1]),
         ("names.weights", lambda a: a.astype(np.float32)),
-        ("taught.hashes", lambda a: a.astype(np.int64)),
+        ("taught.hashes", lambda a: a[::-1]),
         ("taught.indptr", lambda a: a + 1),
         ("taught.labels", lambda a: -a),
         ("frequencies", None),

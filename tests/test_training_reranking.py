@@ -271,7 +271,7 @@ class TestLearnReranker:
         texts, labels = grouped(300, 3)
         for n_held_out, seed in [(0, 0), *((n, seed) for n in (1, 2, 5) for seed in range(2, 7))]:
             one, build = learn(vocabulary, grouped(400, 1), grouped(n_held_out, seed))
-            assert precision(before_and_after(one, vocabulary, texts)[1][0], labels) >= 0.85
+            assert precision(before_and_after(one, vocabulary, texts)[1][0], labels) >= 0.9
             assert one.mixture.first > 0
             assert one.mixture.words > 0
             assert (one.mixture == Mixture()) == (n_held_out == 0)
@@ -312,8 +312,8 @@ class TestLearnReranker:
             name: precision(before_and_after(one, vocabulary, texts)[1][0], labels)
             for name, one in (("right", right), ("wrong", wrong), ("without", without))
         }
-        assert found["right"] > found["without"]
-        assert found["wrong"] > found["without"] - 0.03
+        assert found["right"] > found["without"] > 0.98
+        assert found["wrong"] > 0.95
 
     def test_a_name_is_a_text_that_is_known(self, vocabulary):
         """Once, as any text: it does not outvote a training text with the same words and another label."""
@@ -325,7 +325,8 @@ class TestLearnReranker:
 
     def test_frequencies_are_those_of_all_texts(self, learnt):
         counts = np.bincount(np.concatenate([grouped(1000, 1)[1].values, grouped(60, 2)[1].values]))
-        assert np.array_equal(learnt[0].arrays()["frequencies"], np.log1p(counts).astype(np.float32))
+        expected = np.log1p(counts) / np.log1p(counts.max())
+        assert np.array_equal(learnt[0].arrays()["frequencies"], expected.astype(np.float32))
 
     def test_no_more_candidates_than_labels(self, vocabulary):
         one, _ = learn(vocabulary, grouped(60, 1), grouped(20, 2), n_reranked=10_000)

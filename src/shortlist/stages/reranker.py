@@ -37,7 +37,7 @@ class Mixture:
     words            of the score of the label's words
     names            of the similarity of the label's name and the text
     same_name        of its fourth power, which is next to nothing unless name and text are almost the same
-    frequency        of the logarithm of the label's frequency
+    frequency        of the logarithm of the label's frequency, as a share of the largest
     first_frequency  by how much `first` grows with that
     words_frequency  by how much `words` grows with that
     known            for labels of a training text with the same words

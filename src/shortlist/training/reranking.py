@@ -41,14 +41,14 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     candidates = build.hard_negatives
     if candidates is None:
         candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
-    features = LexicalFeatures.fit(data.texts, data.vocabulary, data.word_ids)
+    features = lexical_features(data)
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
     idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
     def reranker_of(weights: Arrays, labels: Ragged, taught: Arrays) -> Reranker:
         counts = np.bincount(labels.values, minlength=n_labels)
-        frequencies = np.log1p(counts).astype(np.float32)
+        frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
         evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": frequencies}
         return Reranker({**weights, **idf, **evidence}, config, data.vocabulary, features.ngrams)
 
@@ -92,6 +92,15 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         width = max(candidates.shape[1], ids.shape[1])
         weights = learn(rows, labels, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
     return reranker_of(weights, labels, taught_texts(data, held_out=True))
+
+
+def lexical_features(data: TrainingData) -> LexicalFeatures:
+    """The features of training texts and of names; each name twice, because n-grams must occur twice to count."""
+    texts, word_ids = data.texts, data.word_ids
+    if len(data.names):
+        texts = Texts.concatenate([texts, data.names, data.names])
+        word_ids = Ragged.concatenate([word_ids, data.name_ids, data.name_ids])
+    return LexicalFeatures.fit(texts, data.vocabulary, word_ids)
 
 
 def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> Arrays:
