@@ -19,9 +19,9 @@ MODELS = [
 ]
 NO_TORCH = ("centroid", "popular")
 DENSE_OPTIONS = {
-    "n_epochs": 5,
-    "n_surrogate_epochs": 5,
-    "hidden_size": 32,
+    "n_epochs": 8,
+    "n_surrogate_epochs": 8,
+    "hidden_size": 64,
     "batch_size": 32,
     "dropout": 0.25,
     "threads": 1,
