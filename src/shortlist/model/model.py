@@ -7,6 +7,7 @@ The walk itself is `Pipeline._rank_block` in stages/pipeline.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
@@ -16,8 +17,15 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.feature_rows import FeatureRow, stack_rows
-from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
+from shortlist.model.checks import (
+    checked_inputs,
+    checked_k,
+    checked_min_score,
+    checked_search_effort,
+    checked_tail,
+    without_nan,
+)
 from shortlist.model.ensemble import best_of_means
 from shortlist.odds import log_odds
 from shortlist.stages.calibration import N_RANKED, Calibration
@@ -205,7 +213,7 @@ class Model:
         """
         if isinstance(texts, str):
             return self.predict([texts], k, threads, min_score, explain, search_effort, tail)[0]
-        texts = _checked_inputs(texts)
+        texts = checked_inputs(texts)
         ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
@@ -228,9 +236,9 @@ class Model:
         tail: Tail = 0.0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
-        inputs, k, search_effort = _checked_inputs(inputs), _checked_k(k), _checked_search_effort(search_effort)
-        thresholds = self.thresholds if min_score is None else Thresholds.of(_checked_min_score(min_score))
-        tail = self.checked_tail(tail)
+        inputs, k, search_effort = checked_inputs(inputs), checked_k(k), checked_search_effort(search_effort)
+        thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
+        tail = checked_tail(tail, self.tail_ranking)
         with use_cores(threads):
             n_ranked = max(k, TAIL_CANDIDATES if tail else N_RANKED)
             ids, raw = self.raw_rank(inputs, n_ranked, search_effort)
@@ -246,35 +254,19 @@ class Model:
         order = order[:, :k]
         return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
-    def checked_tail(self, tail: Tail) -> float:
-        """The tail as a number, or an OptionError if it is wrong or this model has none."""
-        if isinstance(tail, bool) or not (tail == "auto" or (isinstance(tail, int | float) and 0 <= tail <= 1)):
-            raise OptionError(f"tail is {tail!r}; expected a number from 0 to 1, or 'auto'")
-        if tail and self.tail_ranking is None:
-            raise OptionError("this model does not know how frequent its labels are, so it takes no tail")
-        if tail != "auto":
-            return float(tail)
-        assert self.tail_ranking is not None
-        if self.tail_ranking.auto is None:
-            raise OptionError(
-                "tail is 'auto', but training has chosen no value for this model, because there were no held-out "
-                "texts. Give a number from 0 to 1, such as 0.3"
-            )
-        return self.tail_ranking.auto
-
     def raw_rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """The k best label ids of each text and their scores before calibration."""
         if len(self.pipelines) == 1:
-            return _without_nan(*self.pipelines[0].rank(inputs, k, search_effort))
+            return without_nan(*self.pipelines[0].rank(inputs, k, search_effort))
         n_ranked = max(k, MIN_RANKED_BY_MEMBER)
         rankings = [pipeline.rank(inputs, n_ranked, search_effort) for pipeline in self.pipelines]
         ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*rankings, strict=True))
         # Means are taken before calibration, whose curve may be flat where the order still says something.
-        return _without_nan(*best_of_means(ids, scores, len(rankings), k))
+        return without_nan(*best_of_means(ids, scores, len(rankings), k))
 
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
-        inputs = _checked_inputs(inputs)
+        inputs = checked_inputs(inputs)
         with use_cores(threads):
             best = None if self.calibration is None else self.raw_rank(inputs, N_RANKED)[1]
             return self.calibrated(inputs, self._raw_scores(inputs, ids), best)
@@ -341,7 +333,7 @@ class Model:
         ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail)
         found = ids >= 0
         indptr = counts_to_indptr(found.sum(axis=1))
-        weights = None if self.checked_tail(tail) else scores[found].astype(np.float32)
+        weights = None if checked_tail(tail, self.tail_ranking) else scores[found].astype(np.float32)
         labels = Ragged(indptr, ids[found].astype(np.int32), weights)
         return Dataset(dataset.texts, labels, self.label_names, self.display_names)
 
@@ -383,29 +375,19 @@ class Model:
         from shortlist.model.choosing import choose_and_store
 
         goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)
-        return choose_and_store(self, data, goal, per_label, _checked_k(k), threads)
+        return choose_and_store(self, data, goal, per_label, checked_k(k), threads)
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""
-        costs = [pipeline.multiply_adds(_checked_inputs(inputs)) for pipeline in self.pipelines]
+        costs = [pipeline.multiply_adds(checked_inputs(inputs)) for pipeline in self.pipelines]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 
     def quantized(self) -> Model:
         """The same model with its matrices in 8 bits."""
-        pipelines = [pipeline.quantized() for pipeline in self.pipelines]
-        names = self._labels, self._display_names
-        return Model(
-            self.recipe,
-            self.options,
-            pipelines,
-            *names,
-            calibration=self.calibration,
-            facts=self.facts,
-            records=self.records,
-            thresholds=self.thresholds,
-            tail_ranking=self.tail_ranking,
-        )
+        model = copy(self)
+        model.pipelines = [pipeline.quantized() for pipeline in self.pipelines]
+        return model
 
     def save(self, folder: str | Path, bits: int = 8) -> None:
         """Write the model to a folder, all or nothing. An older model there is replaced.
@@ -428,52 +410,3 @@ class Model:
         for some, explain in ((inputs[:1], True), (inputs, False), (inputs, True)):
             # Without a threshold, which could leave nothing to explain.
             self.predict(some, threads=threads, min_score=0, explain=explain, search_effort=search_effort)
-
-
-def _checked_inputs(inputs: Any) -> Any:
-    """Texts from any container, or a matrix of features as it is."""
-    if isinstance(inputs, Texts) or getattr(inputs, "ndim", 1) == 2:
-        return inputs
-    takes = "predict takes a text, a list of texts, or a matrix of features (numpy, scipy)"
-    try:
-        if isinstance(inputs, bytes):  # would fall apart into numbers
-            raise TypeError
-        texts = list(inputs)
-    except TypeError:
-        raise OptionError(f"texts are of type {type(inputs).__name__}; {takes}") from None
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            among = " among texts" if any(isinstance(other, str) for other in texts) else ""
-            raise OptionError(f"text {i} is of type {type(text).__name__}{among}; {takes}")
-    return Texts.from_strings(texts)
-
-
-def _without_nan(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Labels whose score is NaN, because weights are NaN or far too large, are left out."""
-    bad = np.isnan(scores)
-    if not bad.any():
-        return ids, scores
-    good_first = np.argsort(bad | (ids < 0), axis=1, kind="stable")
-    ids, scores = np.where(bad, -1, ids), np.where(bad, 0, scores)
-    return np.take_along_axis(ids, good_first, axis=1), np.take_along_axis(scores, good_first, axis=1)
-
-
-def _checked_k(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise OptionError(f"k is {k!r}; expected a whole number")
-    if k < 1:
-        raise OptionError(f"k is {k}; ask for at least one label")
-    return int(k)
-
-
-def _checked_search_effort(search_effort: float) -> float:
-    is_number = isinstance(search_effort, int | float) and not isinstance(search_effort, bool)
-    if not is_number or not 0 < search_effort < np.inf:
-        raise OptionError(f"search_effort is {search_effort!r}; expected a factor such as 0.5 or 2")
-    return float(search_effort)
-
-
-def _checked_min_score(min_score: float) -> float:
-    if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
-        raise OptionError(f"min_score is {min_score!r}; expected a score from 0 to 1")
-    return float(min_score)
