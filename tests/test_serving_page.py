@@ -13,6 +13,7 @@ import pytest
 
 from browsing import PHONE, expect
 from fake_server import CARD, NAMES, FakeServer
+from serving import until
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +135,7 @@ class TestTyping:
         expect(page.locator("#min-score-value")).to_have_text("50%")
         page.locator("#min-score").fill("0.95")
         expect(page.locator("#no-labels")).to_have_text("Not sure. No label scores 95% or more.")
-        assert (server.requests[-1]["k"], server.requests[-1]["min_score"]) == (10, 0.95)
+        until(lambda: (server.requests[-1]["k"], server.requests[-1]["min_score"]) == (10, 0.95))
         expect(page.locator("#reset-min-score")).to_be_hidden()  # the model has no threshold to go back to
 
     def test_the_threshold_of_the_model_applies_until_another_is_set(self, open_page, server):
@@ -149,12 +150,12 @@ class TestTyping:
         page.locator("#text").fill("heart attack")
         page.locator("#min-score").fill("0.05")
         expect(page.locator("#min-score-value")).to_have_text("5%")
-        assert server.requests[-1]["min_score"] == 0.05
+        until(lambda: server.requests[-1]["min_score"] == 0.05)
         page.locator("#reset-min-score").click()
         expect(page.locator("#min-score-value")).to_have_text("63.4% · model")
         expect(page.locator("#min-score")).to_be_focused()
         expect(page.locator("#reset-min-score")).to_be_hidden()
-        assert server.requests[-1]["min_score"] is None
+        until(lambda: server.requests[-1]["min_score"] is None)
 
     def test_thresholds_of_labels(self, open_page, server):
         server.card |= {"min_score": 0.0, "threshold": {"goal": "precision 0.9", "labels_with_own": 3}}
@@ -167,13 +168,13 @@ class TestTyping:
         page = open_page("#q=heart+attack")
         best(page, "I21")
         expect(page.locator("#tail-value")).to_have_text("off")
-        assert server.requests[-1]["tail"] == 0
+        until(lambda: server.requests[-1]["tail"] == 0)
         for value, shown in (("0.3", "0.3 · auto"), ("1", "1.0")):
             with page.expect_request("**/v1/predict"):
                 page.locator("#tail").fill(value)
             expect(page.locator("#tail-value")).to_have_text(shown)
         best(page, "I21")
-        assert server.requests[-1]["tail"] == 1
+        until(lambda: server.requests[-1]["tail"] == 1)
 
     def test_unknown_words(self, page):
         page.keyboard.type("xyzzy")

@@ -413,6 +413,7 @@ function showThreshold(card) {
   state.ownLabels = card.threshold?.labels_with_own ?? 0;
   state.autoTail = card.tail ?? null;
   drawSliders();
+  if (state.answer) $("no-labels").replaceChildren(...whyEmpty(state.answer.minScore)); // it may have come first
 }
 
 function drawSliders() {
