@@ -80,6 +80,11 @@ class Ragged:
         return matrix
 
     @staticmethod
+    def empty(n_rows: int) -> Ragged:
+        """This many rows without a value."""
+        return Ragged(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32))
+
+    @staticmethod
     def from_lists(rows: Iterable[Sequence[int]]) -> Ragged:
         rows = list(rows)
         indptr = counts_to_indptr([len(row) for row in rows])

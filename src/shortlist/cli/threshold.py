@@ -44,7 +44,7 @@ def threshold(model: str, data: str, dry_run: bool, as_json: bool, reading: dict
     shortlist threshold model/ parts/ --cost-wrong 1 --cost-missing 0.2 --per-label
     shortlist threshold model/ parts/ --guarantee 0.9
     """
-    from shortlist.evaluation.thresholds import Goal
+    from shortlist.evaluation.goals import Goal
     from shortlist.model import load
     from shortlist.model.folder import check_replaceable
 

@@ -12,7 +12,8 @@ from shortlist.data.read import read
 from shortlist.errors import DataError
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.evaluation.filters import contains, pair_keys, places_needed, unfiltered
-from shortlist.evaluation.thresholds import Goal, Judged, ThresholdTable, choose_threshold
+from shortlist.evaluation.goals import Goal
+from shortlist.evaluation.thresholds import Judged, ThresholdTable, choose_threshold
 from shortlist.model.model import Model
 from shortlist.stages.thresholds import Thresholds
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from shortlist.model.checks import (
     without_nan,
 )
 from shortlist.model.ensemble import best_of_means
+from shortlist.model.prediction import Prediction, WordEffect
 from shortlist.odds import log_odds
 from shortlist.stages.calibration import N_RANKED, Calibration
 from shortlist.stages.columns import Columns
@@ -47,23 +48,6 @@ MIN_RANKED_BY_MEMBER = 50
 TAIL_CANDIDATES = 100
 
 Tail = float | Literal["auto"]
-
-
-class WordEffect(NamedTuple):
-    """The effect of a word on a label: `text[start:end]` moved the label's log-odds by `moved`."""
-
-    start: int
-    end: int
-    moved: float
-
-
-class Prediction(NamedTuple):
-    """A label, the probability that it is right, its display name (or itself), and the effect of each word."""
-
-    label: str
-    score: float
-    name: str
-    words: tuple[WordEffect, ...] = ()
 
 
 class Model:
@@ -371,7 +355,7 @@ class Model:
         >>> table.min_score  # doctest: +SKIP
         0.437
         """
-        from shortlist.evaluation.thresholds import Goal
+        from shortlist.evaluation.goals import Goal
         from shortlist.model.choosing import choose_and_store
 
         goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)

@@ -7,7 +7,7 @@ from typing import Any
 
 from shortlist.compare.results import Entry
 from shortlist.evaluation.thresholds import ThresholdRow
-from shortlist.model.model import Prediction
+from shortlist.model.prediction import Prediction
 from shortlist.report import sections
 from shortlist.report.measure import Measurements
 from shortlist.report.page import Page

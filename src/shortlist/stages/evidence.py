@@ -78,12 +78,12 @@ def taught_labels(arrays: Arrays, texts: Sequence[str], tokenizer: Tokenizer) ->
     """The labels of the training texts that have the same words as each text."""
     known, indptr = arrays["taught.hashes"], arrays["taught.indptr"]
     if not len(known):
-        return Ragged(np.zeros(len(texts) + 1, np.int64), np.zeros(0, np.int32))
+        return Ragged.empty(len(texts))
     hashes = hashes_of(texts, tokenizer)
     entries = np.minimum(known.searchsorted(hashes), len(known) - 1)
     is_same = known[entries] == hashes
     if not is_same.any():
-        return Ragged(np.zeros(len(hashes) + 1, np.int64), np.zeros(0, np.int32))
+        return Ragged.empty(len(hashes))
     positions, new_indptr = gather_positions(indptr, entries)
     return Ragged(new_indptr, arrays["taught.labels"][positions]).keep(np.repeat(is_same, np.diff(new_indptr)))
 

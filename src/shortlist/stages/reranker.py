@@ -138,7 +138,7 @@ class Reranker(Stage):
 
     def gather(self, texts: Any, word_ids: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
         """What is known about the candidates (texts × K ids, -1 for none), and about up to `n_more` further ones."""
-        taught = Ragged(np.zeros(len(ids) + 1, np.int64), np.zeros(0, np.int32))
+        taught = Ragged.empty(len(ids))
         if isinstance(self.features.words, Vocabulary):
             taught = taught_labels(self._arrays, texts, self.features.words.tokenizer)
         return self.gather_rows(self.features.rows(texts, word_ids), taught, ids, n_more)

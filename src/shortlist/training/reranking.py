@@ -46,25 +46,27 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
     idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
-    def reranker_of(weights: Arrays, labels: Ragged, taught: Arrays) -> Reranker:
+    def about_labels(labels: Ragged) -> Arrays:
         counts = np.bincount(labels.values, minlength=n_labels)
         frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
-        evidence = {**names_index(data, features, counts > 0), **taught, "frequencies": frequencies}
-        return Reranker({**weights, **idf, **evidence}, config, data.vocabulary, features.ngrams)
+        return {**names_index(data, features, counts > 0), "frequencies": frequencies}
 
-    def learn(rows: sparse.csr_array, labels: Ragged, candidates: np.ndarray) -> Arrays:
+    def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
+        return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
+
+    def learn(rows: sparse.csr_array, labels: Ragged, about: Arrays, candidates: np.ndarray) -> Arrays:
         """Labels that names suggest must be told apart, too; and so must labels that are no candidates so far."""
-        blank = reranker_of(no_words(n_labels, features.n_features), labels, nothing_taught())
-        no_taught = Ragged(np.zeros(len(candidates) + 1, np.int64), np.zeros(0, np.int32))
-        candidates = blank.gather_rows(Ragged.from_csr(rows), no_taught, candidates).ids
+        blank = reranker_of(no_words(n_labels, features.n_features), about, nothing_taught())
+        candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
         unseen = np.flatnonzero(np.bincount(data.labels.values, minlength=n_labels) == 0)
         if len(unseen):
             drawn = np.random.default_rng(options.seed).choice(unseen, (len(candidates), 1))
             candidates = np.hstack([candidates, drawn.astype(np.int32)])
         return learn_word_weights(rows, labels, n_labels, candidates, options.C)
 
-    weights = learn(rows, data.labels, candidates)
-    reranker = reranker_of(weights, data.labels, taught_texts(data))
+    about = about_labels(data.labels)
+    weights = learn(rows, data.labels, about, candidates)
+    reranker = reranker_of(weights, about, taught_texts(data))
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
@@ -86,12 +88,13 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
+    about = about_labels(labels)
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
         held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
-        weights = learn(rows, labels, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
-    return reranker_of(weights, labels, taught_texts(data, held_out=True))
+        weights = learn(rows, labels, about, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
+    return reranker_of(weights, about, taught_texts(data, held_out=True))
 
 
 def lexical_features(data: TrainingData) -> LexicalFeatures:
