@@ -19,9 +19,10 @@ from torch import nn
 from shortlist.arrays import Ragged
 from shortlist.kernels.threads import use_threads
 from shortlist.training.batches import Batch
-from shortlist.training.learner import HeadOptions, Learner
+from shortlist.training.heads import BlockOptions, HeadOptions
+from shortlist.training.learner import Learner
 from shortlist.training.networks.bag import GivenFeatures
-from shortlist.training.networks.residual import BlockOptions, ResidualBlock
+from shortlist.training.networks.residual import ResidualBlock
 
 LEARNING_RATE, DROPOUT, N_POSITIVES = 0.002, 0.5, 3
 IDENTITY = BlockOptions(init="identity")

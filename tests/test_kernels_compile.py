@@ -21,7 +21,6 @@ from shortlist.arrays import Ragged
 from shortlist.kernels.threads import use_threads
 from shortlist.training import label_rows
 
-label_rows.has_fast_bfloat16 = lambda: False
 rng = np.random.default_rng(0)
 rows = label_rows.LabelRows.start(40, 543, prior=0.1)
 features = rng.standard_normal((9, 543), dtype=np.float32)

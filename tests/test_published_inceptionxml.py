@@ -9,7 +9,6 @@ import pytest
 
 import shortlist
 from shortlist.recipes.options import resolve
-from shortlist.training import label_rows
 from shortlist.training.batches import Batch, padded
 from shortlist.training.data import TrainingData
 
@@ -22,9 +21,10 @@ from shortlist.stages.encoders import InceptionEncoder  # noqa: E402
 from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
 from shortlist.training import learner as learner_module  # noqa: E402
+from shortlist.training.heads import BlockOptions  # noqa: E402
 from shortlist.training.joint import joint_learner  # noqa: E402
 from shortlist.training.networks import new_network  # noqa: E402
-from shortlist.training.networks.residual import BlockOptions, ResidualBlock  # noqa: E402
+from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
 
 N_TEXTS, N_LABELS, N_CLUSTERS, N_SEARCHED = 24, 20, 8, 2
 DROPOUTS = ("word_dropout", "project_dropout", "branch_dropout", "block_dropout", "head_dropout")
@@ -35,8 +35,7 @@ SMALL = {"embedding_dim": 64, "channels": 6, "max_words": 9, "validation_fractio
 @pytest.fixture(autouse=True)
 def full_floats(monkeypatch):
     """And one thread, as the options say: the sums of two round differently, and Adam enlarges that at first."""
-    for module in (label_rows, learner_module):
-        monkeypatch.setattr(module, "has_fast_bfloat16", lambda: False)
+    monkeypatch.setattr(learner_module, "has_fast_bfloat16", lambda: False)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

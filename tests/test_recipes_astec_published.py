@@ -21,10 +21,9 @@ from shortlist.stages.encoders import BagEncoder  # noqa: E402
 from shortlist.stages.network_reranker import NetworkReranker  # noqa: E402
 from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
-from shortlist.training import label_rows  # noqa: E402
 from shortlist.training import learner as learner_module  # noqa: E402
 from shortlist.training.batches import Batch, padded  # noqa: E402
-from shortlist.training.deepxml import identity_head  # noqa: E402
+from shortlist.training.heads import identity_head  # noqa: E402
 from shortlist.training.learner import Learner  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork, GivenFeatures  # noqa: E402
 from shortlist.training.networks.dropout import Dropout  # noqa: E402
@@ -43,8 +42,7 @@ def dropped(values):
 @pytest.fixture
 def exact(monkeypatch):
     """Without bfloat16, and with a dropout that is not random."""
-    for module in (label_rows, learner_module):
-        monkeypatch.setattr(module, "has_fast_bfloat16", lambda: False)
+    monkeypatch.setattr(learner_module, "has_fast_bfloat16", lambda: False)
     monkeypatch.setattr(Dropout, "forward", lambda self, x: dropped(x) if self.training and self.below else x)
 
 

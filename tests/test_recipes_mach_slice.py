@@ -24,7 +24,7 @@ from shortlist.text.texts import Texts
 
 torch = pytest.importorskip("torch")
 
-from shortlist.training.learner import Learner  # noqa: E402
+from shortlist.training.plain import PlainLearner  # noqa: E402
 
 QUICK = {"n_epochs": 2, "embedding_dim": 16, "batch_size": 16, "dropout": 0.1, "threads": 1}
 
@@ -49,7 +49,7 @@ def points(n_points: int = 300, n_columns: int = 12, seed: int = 0) -> Dataset:
 
 def fail_in_steps(monkeypatch, *numbers):
     """Raise RuntimeError("killed") in these steps of training, counted from 1 over all trainings."""
-    step, taken = Learner.step, []
+    step, taken = PlainLearner.step, []
 
     def step_or_fail(learner, *arguments, **options):
         taken.append(1)
@@ -57,7 +57,7 @@ def fail_in_steps(monkeypatch, *numbers):
             raise RuntimeError("killed")
         return step(learner, *arguments, **options)
 
-    monkeypatch.setattr(Learner, "step", step_or_fail)
+    monkeypatch.setattr(PlainLearner, "step", step_or_fail)
 
 
 def assert_same_files(folder, expected):

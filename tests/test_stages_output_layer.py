@@ -162,9 +162,9 @@ class TestOutputLayer:
     )
     def test_equals_the_head_in_torch(self, block, names):
         torch = pytest.importorskip("torch")
+        from shortlist.training.heads import BlockOptions, HeadOptions
         from shortlist.training.label_rows import LabelRows
-        from shortlist.training.learner import Head, HeadOptions
-        from shortlist.training.networks.residual import BlockOptions
+        from shortlist.training.learner import Head
 
         torch.manual_seed(0)
         options = HeadOptions(block=None if block is None else BlockOptions(*block))

@@ -27,7 +27,6 @@ def small_blocks_and_full_floats(monkeypatch):
     monkeypatch.setattr(device_rows, "PAIRS_PER_BLOCK", 7)
     monkeypatch.setattr(device_rows, "ROWS_PER_BLOCK", 3)
     monkeypatch.setattr(label_rows, "ROWS_PER_BLOCK", 4)
-    monkeypatch.setattr(label_rows, "has_fast_bfloat16", lambda: False)
     with use_threads(1):
         yield
 

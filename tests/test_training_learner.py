@@ -13,12 +13,16 @@ torch = pytest.importorskip("torch")
 
 from tests.tiny_learner import N_TOPICS, Given, SumOfWords, assert_equal, copied, new_learner, one_batch  # noqa: E402
 
+from shortlist.training.heads import (
+    BlockOptions,
+    require_finite,
+)
 from shortlist.training.label_rows import RowOptions  # noqa: E402
-from shortlist.training.learner import Learner, require_finite  # noqa: E402
+from shortlist.training.learner import Learner  # noqa: E402
 from shortlist.training.loop import Schedule, fit  # noqa: E402
 from shortlist.training.networks.dropout import Dropout  # noqa: E402
-from shortlist.training.networks.residual import BlockOptions  # noqa: E402
-from shortlist.training.optimization import WordAdam, WordRowAdam, learning_rate_at  # noqa: E402
+from shortlist.training.optimization import WordAdam, WordRowAdam  # noqa: E402
+from shortlist.training.schedules import learning_rate_at  # noqa: E402
 
 
 class TestOneCycle:

@@ -59,7 +59,6 @@ class TestPublishedOptimiser:
 
     @pytest.mark.parametrize("bias_init", ["zero", "none"])
     def test_on_all_labels_it_is_adam(self, bias_init, monkeypatch):
-        monkeypatch.setattr(label_rows, "has_fast_bfloat16", lambda: False)
         monkeypatch.setattr(label_rows, "ROWS_PER_BLOCK", 5)
 
         def all_labels(rng):

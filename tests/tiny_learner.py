@@ -11,7 +11,8 @@ import torch
 from shortlist.arrays import Ragged
 from shortlist.labels.tree import LabelTree
 from shortlist.training.batches import WordBatches
-from shortlist.training.learner import ClusterSearch, HeadOptions, Learner
+from shortlist.training.heads import HeadOptions
+from shortlist.training.learner import ClusterSearch, Learner
 from shortlist.training.networks.dropout import Dropout
 
 N_TOPICS, WORDS_PER_TOPIC, N_FEATURES = 12, 4, 16

@@ -238,3 +238,14 @@ def move_rows(begin, end, weights, biases, state, gradients, bias_gradients, rat
     """`move_row` on each row of a block."""
     for row in range(begin, end):
         move_row(weights, biases, state, row, gradients[row], bias_gradients[row], rates)
+
+
+@parallel_kernel(rows="rows", minimum=64, fastmath=FAST)
+def move_some_rows(begin, end, weights, biases, state, rows, bounds, which, factors, gradients, rates):
+    """`move_row` on each of `rows`, whose gradient is the sum of factors[j] · gradients[which[j]] within its bounds."""
+    gradient = np.empty(weights.shape[1], np.float32)
+    for i in range(begin, end):
+        gradient[:] = 0
+        terms = slice(bounds[i], bounds[i + 1])
+        _add_rows(gradient, factors[terms], gradients, which[terms])
+        move_row(weights, biases, state, rows[i], gradient, np.float32(0), rates)

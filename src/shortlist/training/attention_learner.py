@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from shortlist.arrays import Arrays, Ragged
 from shortlist.stages.stage import with_prefix, without_prefix
 from shortlist.training.batches import Batch
-from shortlist.training.learner import StepResult, find_device
+from shortlist.training.heads import StepResult
+from shortlist.training.learner import find_device
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.networks.attention import AttentionNetwork
 from shortlist.training.optimization import WORD_OPTIMIZERS
@@ -40,6 +41,10 @@ class AttentionLearner:
         self._adam = torch.optim.Adam(
             [p for p in network.parameters() if all(p is not rows for rows in sparse.values())]
         )
+
+    def seed(self, seed: int) -> None:
+        """Set the random numbers of the next step."""
+        torch.manual_seed(seed)
 
     def step(self, batch: Batch, learning_rate: float, detach: bool = False) -> StepResult:
         """Learn from one batch."""

@@ -12,7 +12,7 @@ from shortlist.stages.stage import without_prefix
 from shortlist.training.build import Build
 from shortlist.training.deepxml import learn_tasks
 from shortlist.training.hashing import HASHINGS
-from shortlist.training.learner import HeadOptions
+from shortlist.training.heads import HeadOptions
 from shortlist.training.networks import network_kind, new_network
 
 log = logging.getLogger("shortlist")

@@ -11,20 +11,18 @@ classifier  III  a residual block may change the features a little more, while
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.evaluation import evaluate
-from shortlist.recipes.options import Options
 from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.stage import without_prefix
 from shortlist.training.build import Build
 from shortlist.training.data import METRICS, TrainingData
 from shortlist.training.hashing import even_buckets
-from shortlist.training.learner import EncoderOptions, HeadOptions, Learner
-from shortlist.training.networks import EncoderNetwork, new_network
+from shortlist.training.heads import EncoderOptions, HeadOptions, identity_head
+from shortlist.training.networks import EncoderNetwork, new_learner, new_network
 
 log = logging.getLogger("shortlist")
 
@@ -76,17 +74,11 @@ def learn_tasks(
     tasks = _tasks_of_texts(data.labels, task_of_label, n_tasks)
     per_text = len(tasks.values) / max(len(tasks), 1)
     encoder = EncoderOptions.of(options, learning_rate)
-    learner = Learner(network.module, n_tasks, per_text, None, seed, options.device, head, encoder=encoder)
+    learner = new_learner(network.module, n_tasks, per_text, seed, options.device, head, encoder)
     batches = network.batches(tasks)
     held_out_tasks = _tasks_of_texts(data.held_out_labels, task_of_label, n_tasks)
     validation = TaskValidation(data, network, tasks, held_out_tasks, n_tasks)
     return build.fit(phase, learner, batches, validation, n_epochs, learning_rate, seed=seed, decay_epoch=decay_epoch)
-
-
-def identity_head(options: Options) -> HeadOptions:
-    """The head of a recipe, with a block that starts as the identity."""
-    head = HeadOptions.of(options)
-    return head if head.block is None else replace(head, block=replace(head.block, init="identity"))
 
 
 def _tasks_of_texts(labels: Ragged, task_of_label: np.ndarray, n_tasks: int) -> Ragged:

@@ -9,7 +9,6 @@ import logging
 from typing import Any
 
 import numpy as np
-import torch
 
 from shortlist.arrays import Arrays
 from shortlist.errors import OptionError
@@ -20,12 +19,10 @@ from shortlist.stages.stage import without_prefix
 from shortlist.training.batches import Batches, DenseBatches, ShortlistBatches
 from shortlist.training.blending import fit_blend, hard_negatives
 from shortlist.training.build import Build
-from shortlist.training.deepxml import identity_head
+from shortlist.training.heads import identity_head
 from shortlist.training.label_rows import rows_memory
-from shortlist.training.learner import Learner
 from shortlist.training.linear import learn_rows
-from shortlist.training.networks import EncoderNetwork, network_kind, new_network
-from shortlist.training.networks.bag import GivenFeatures
+from shortlist.training.networks import EncoderNetwork, given_features, network_kind, new_learner, new_network
 from shortlist.training.shortlisting import index_labels
 
 log = logging.getLogger("shortlist")
@@ -57,7 +54,7 @@ def learn_label_rows(build: Build) -> RowClassifier:
     data, options, features = build.data, build.options, build.features
     assert isinstance(build.candidates, NearestLabels)
     assert features is not None and build.candidates_of is not None
-    module: Any = GivenFeatures(build.encoder.n_features, options.dropout)
+    module = given_features(build.encoder.n_features, options)
     inputs: Batches = DenseBatches(features, data.labels)
     network = None
     if options.get("finetune_encoder", False):
@@ -65,9 +62,8 @@ def learn_label_rows(build: Build) -> RowClassifier:
         module, inputs = network.module, network.batches(data.labels)
     n_random = min(options.n_random_negatives, data.n_labels)
     batches = ShortlistBatches(inputs, data.n_labels, build.candidates_of[0], n_random)
-    torch.manual_seed(options.seed)
     sizes = (data.n_labels, data.labels_per_text)
-    learner = Learner(module, *sizes, None, options.seed, options.device, identity_head(options))
+    learner = new_learner(module, *sizes, options.seed, options.device, identity_head(options))
     validation = CandidateValidation(build, network)
     arrays = build.fit("classifier", learner, batches, validation, options.n_epochs, options.learning_rate)
     if network is not None:

@@ -15,8 +15,9 @@ from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.stage import with_prefix, without_prefix
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
+from shortlist.training.heads import EncoderOptions, HeadOptions
 from shortlist.training.label_rows import rows_memory
-from shortlist.training.learner import ClusterSearch, EncoderOptions, HeadOptions, Learner
+from shortlist.training.learner import ClusterSearch, Learner
 from shortlist.training.networks import EncoderNetwork, network_kind, new_network
 
 

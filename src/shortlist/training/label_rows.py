@@ -11,6 +11,7 @@ the time of a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -26,13 +27,13 @@ from shortlist.kernels.label_rows import (
     entropy,
     even_shares,
     move_rows,
+    move_some_rows,
     samples_by_cluster,
 )
-from shortlist.kernels.threads import n_threads
+from shortlist.kernels.threads import n_threads, run_shares
 from shortlist.recipes.options import Options
-from shortlist.training.processor import has_fast_bfloat16
 
-ROWS_PER_BLOCK = 4096
+ROWS_PER_BLOCK = 512
 
 
 class Clusters(NamedTuple):
@@ -78,6 +79,7 @@ class LabelRows:
     means: np.ndarray | None = None
     bias_means: np.ndarray | None = None
     options: RowOptions = OUR_ROW_OPTIONS
+    product: Callable[..., np.ndarray] = np.matmul  # of two matrices; takes an array for the result
 
     @staticmethod
     def start(
@@ -93,6 +95,12 @@ class LabelRows:
             weights *= np.float32(0.3 / np.sqrt(n_features))
         prior = min(max(prior, 1e-6), 0.5)
         bias = np.log(prior / (1 - prior)) if options.bias_init == "prior" else 0
+        return LabelRows.of(weights, options, bias)
+
+    @staticmethod
+    def of(weights: np.ndarray, options: RowOptions = OUR_ROW_OPTIONS, bias: float = 0.0) -> LabelRows:
+        """Rows that start from these weights, and from this bias each."""
+        n_labels = len(weights)
         biases, bias_squares = np.full(n_labels, bias, np.float32), np.zeros(n_labels, np.float32)
         if options.optimizer == "adam":
             squares, means = np.zeros_like(weights), np.zeros_like(weights)
@@ -170,45 +178,54 @@ class LabelRows:
     def _step_on_all(
         self, features: np.ndarray, positives: Ragged, learning_rate: float, logits_out: np.ndarray | None
     ) -> tuple[float, np.ndarray]:
-        """All rows, in blocks, by matrix products; in bfloat16 where the processor is several times as fast at that."""
-        import torch
-
-        short = torch.bfloat16 if has_fast_bfloat16() else torch.float32
-        x = torch.from_numpy(features).to(short)
-        scale = loss_scale(self.options, len(x), self.n_labels)
+        """All rows, in blocks that stay in a core's cache, by matrix products. Threads share the blocks out."""
+        scale = np.float32(loss_scale(self.options, len(features), self.n_labels))
         rates = step_rates(self.options, self.seen, learning_rate, dense=True)
-        gradient = torch.zeros(x.shape)
-        loss, losses = 0.0, np.zeros(len(x))
         by_row = np.argsort(positives.values, kind="stable")
-        rows, samples = positives.values[by_row], positives.row_ids[by_row]
-        # Allocated once for all blocks: clearing new memory costs as much time as the products.
-        most = min(self.n_labels, ROWS_PER_BLOCK)
-        short_weights, short_moves = torch.empty((2, most, x.shape[1]), dtype=short)
-        moves = torch.empty((most, x.shape[1]))
-        for begin in range(0, self.n_labels, ROWS_PER_BLOCK):
-            block = slice(begin, min(begin + ROWS_PER_BLOCK, self.n_labels))
-            n_rows = block.stop - begin
-            here = slice(*np.searchsorted(rows, [block.start, block.stop]))
-            yes = (samples[here], rows[here] - begin)
-            weights = short_weights[:n_rows].copy_(torch.from_numpy(self.weights[block]))
-            logits = (x @ weights.T).float()
-            slopes = torch.empty_like(logits)
-            entropy(logits.numpy(), self.biases[block], np.float32(scale), slopes.numpy(), losses)
-            if logits_out is not None:
-                logits_out[:, block] = logits.numpy()
-            slopes[yes] -= scale
-            loss -= float(logits[yes].sum())
-            slopes_short = slopes.to(short)
-            gradient += slopes_short @ weights
-            move_rows(
-                self.weights[block],
-                self.biases[block],
-                self._state(block),
-                moves[:n_rows].copy_(torch.mm(slopes_short.T, x, out=short_moves[:n_rows])).numpy(),
-                slopes.sum(dim=0).numpy(),
-                rates,
-            )
-        return checked_loss(float(loss + losses.sum()) * scale), gradient.numpy()
+        rows, texts = positives.values[by_row], positives.row_ids[by_row]
+        n_blocks = -(-self.n_labels // ROWS_PER_BLOCK)
+        n_shares = min(n_threads(), n_blocks)
+        gradients, losses = np.zeros((n_shares, *features.shape), np.float32), np.zeros(n_shares)
+
+        def learn(share: int) -> None:
+            # Allocated once for all blocks: clearing new memory costs as much time as the products.
+            moves = np.empty((min(self.n_labels, ROWS_PER_BLOCK), features.shape[1]), np.float32)
+            slopes, logits = np.empty((2, len(features) * len(moves)), np.float32)
+            of_texts = np.zeros(len(features))
+            for begin in range(share * ROWS_PER_BLOCK, self.n_labels, n_shares * ROWS_PER_BLOCK):
+                block = slice(begin, min(begin + ROWS_PER_BLOCK, self.n_labels))
+                n_rows = block.stop - begin
+                shape = len(features), n_rows
+                z, slope = (array[: shape[0] * n_rows].reshape(shape) for array in (logits, slopes))
+                self.product(features, self.weights[block].T, z)
+                entropy(z, self.biases[block], scale, slope, of_texts)
+                if logits_out is not None:
+                    logits_out[:, block] = z
+                here = slice(*np.searchsorted(rows, [block.start, block.stop]))
+                yes = texts[here], rows[here] - begin
+                slope[yes] -= scale
+                losses[share] -= z[yes].sum()
+                gradients[share] += self.product(slope, self.weights[block])
+                self.product(slope.T, features, moves[:n_rows])
+                of_rows = (self.weights[block], self.biases[block], self._state(block), moves[:n_rows])
+                move_rows(*of_rows, slope.sum(axis=0), rates)
+            losses[share] += of_texts.sum()
+
+        run_shares(learn, n_shares)
+        return checked_loss(float(losses.sum() * scale)), gradients.sum(axis=0)
+
+    def move(self, rows: np.ndarray, terms: Ragged, gradients: np.ndarray, learning_rate: float) -> None:
+        """Move each of `rows` along its gradient: the sum of `terms.weights` times the gradients `terms.values`."""
+        assert terms.weights is not None
+        rates = step_rates(self.options, self.seen, learning_rate, dense=False)
+        move_some_rows(
+            self.weights, self.biases, self._state(), rows, terms.indptr, terms.values, terms.weights, gradients, rates
+        )
+
+    def move_all(self, gradients: np.ndarray, bias_gradients: np.ndarray, learning_rate: float) -> None:
+        """Move all rows along these gradients."""
+        rates = step_rates(self.options, self.seen, learning_rate, dense=True)
+        move_rows(self.weights, self.biases, self._state(), gradients, bias_gradients, rates)
 
 
 def rows_memory(n_rows: int, n_features: int, options: Options) -> int:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shortlist.arrays import Arrays, Ragged
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import OptionError
 from shortlist.kernels.candidates import add_wanted
 from shortlist.labels.tree import LabelTree
-from shortlist.recipes.options import Options
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.stage import with_prefix
 from shortlist.training.batches import Batch
 from shortlist.training.device_rows import DeviceRows
-from shortlist.training.label_rows import (
-    OUR_ROW_OPTIONS,
-    Candidates,
-    Clusters,
-    LabelRows,
-    RowOptions,
-)
+from shortlist.training.heads import OUR_ENCODER, OUR_HEAD, EncoderOptions, HeadOptions, StepResult
+from shortlist.training.label_rows import Candidates, Clusters, LabelRows
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.networks.dropout import Dropout
-from shortlist.training.networks.residual import OUR_BLOCK, BlockOptions, ResidualBlock
+from shortlist.training.networks.residual import ResidualBlock
 from shortlist.training.optimization import WORD_OPTIMIZERS
-from shortlist.training.processor import has_fast_bfloat16
+from shortlist.training.processor import bfloat16_product, has_fast_bfloat16
 
 
 @dataclass(frozen=True)
@@ -45,52 +39,6 @@ class ClusterSearch:
     whole_clusters: bool = True
 
 
-@dataclass(frozen=True)
-class HeadOptions:
-    """The layers of a head: the block (None: there is none), dropout behind it, and the rows.
-
-    bottleneck  numbers that the features are projected to before everything else; 0: there is no projection
-    """
-
-    rows: RowOptions = OUR_ROW_OPTIONS
-    block: BlockOptions | None = OUR_BLOCK
-    dropout: float = 0.0
-    bottleneck: int = 0
-
-    @classmethod
-    def of(cls, options: Options) -> Self:
-        """The options of a recipe, for its label rows."""
-        bottleneck = options.get("bottleneck", 0)
-        return cls(RowOptions.of(options), BlockOptions.of(options), options.head_dropout, bottleneck)
-
-
-@dataclass(frozen=True)
-class EncoderOptions:
-    """How the network learns: a factor of the learning rate of the label rows, and AdamW's weight decay."""
-
-    rate: float = 1.0
-    weight_decay: float = 0.0
-
-    @classmethod
-    def of(cls, options: Options, learning_rate: float) -> Self:
-        """Beside label rows with this learning rate: one that is pretrained needs much less."""
-        rate = options.get("encoder_learning_rate", learning_rate) / learning_rate
-        return cls(rate, options.get("weight_decay", 0.0))
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """Losses of a step; and of the clusters with a positive label, how many there were and were found."""
-
-    loss: float
-    meta_loss: float = 0.0
-    n_positive_clusters: int = 0
-    n_found_clusters: int = 0
-
-
-OUR_HEAD, OUR_ENCODER = HeadOptions(), EncoderOptions()
-
-
 class Head:
     """Label rows behind a residual block, or behind nothing; a bottleneck for `n_features` may come first."""
 
@@ -101,6 +49,8 @@ class Head:
         block = nn.Identity() if options.block is None else ResidualBlock(width, options.block)
         self.projection = nn.Linear(n_features, width).to(device) if options.bottleneck else None
         self.block, self.dropout = block.to(device), Dropout(options.dropout)
+        if has_fast_bfloat16():
+            rows.product = bfloat16_product
         self.rows: Any = rows if device.type == "cpu" else DeviceRows(rows, device)
 
     def learn(
@@ -167,6 +117,10 @@ class Learner:
             {"params": list(blocks.parameters()), "rate": 1.0},
         ]
         self._adam = torch.optim.AdamW(groups, weight_decay=0.0)
+
+    def seed(self, seed: int) -> None:
+        """Set the random numbers of the next step."""
+        torch.manual_seed(seed)
 
     def step(self, batch: Batch, learning_rate: float, detach: bool = False) -> StepResult:
         """Learn from one batch. `detach`: the label rows learn, but do not move the encoder."""
@@ -287,9 +241,3 @@ def find_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise OptionError(f"device {name!r} is not available ({reason}); use cpu, cuda or auto") from None
     return device
-
-
-def require_finite(arrays: Arrays) -> None:
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DataError(f"training diverged: {name} contains NaN or infinity. Lower the learning rate.")

@@ -14,20 +14,33 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from shortlist.arrays import Arrays
 from shortlist.errors import Stopped
 from shortlist.progress import Progress
-from shortlist.training.batches import Batches, epoch_batches
+from shortlist.training.batches import Batch, Batches, epoch_batches
 from shortlist.training.checkpoints import Checkpoints
-from shortlist.training.learner import Learner, StepResult, require_finite
-from shortlist.training.optimization import learning_rate_at
+from shortlist.training.heads import StepResult, require_finite
+from shortlist.training.schedules import learning_rate_at
 
 log = logging.getLogger("shortlist")
 
 # The best epoch has the best N@5: of the usual metrics the one that looks at all places and weighs the first most.
 SELECTED_BY = "N@5"
+
+
+class Learner(Protocol):
+    """What learns: `PlainLearner`, or one of the learners in torch."""
+
+    def seed(self, seed: int) -> None: ...
+
+    def step(self, batch: Batch, learning_rate: float, detach: bool = False) -> StepResult: ...
+
+    def for_prediction(self) -> Arrays: ...
+
+    def state(self) -> Arrays: ...
+
+    def restore(self, arrays: Arrays) -> None: ...
 
 
 class Validation(Protocol):
@@ -147,7 +160,7 @@ def fit(
                     # Whatever is random in a step depends on the seed and its number alone.
                     rng = np.random.default_rng([schedule.seed, done.epoch, step, 1])
                     batch = batches.take(np.repeat(rows, 2) if len(rows) == 1 else rows, rng)  # batch norm needs two
-                    torch.manual_seed(int(rng.integers(2**62)))
+                    learner.seed(int(rng.integers(2**62)))
                     n_done = done.epoch * steps_per_epoch + step
                     learning_rate = schedule.rate(n_done / n_steps)
                     result = learner.step(batch, learning_rate, detach=n_done < schedule.detach_fraction * n_steps)

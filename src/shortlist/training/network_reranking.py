@@ -18,11 +18,10 @@ from shortlist.stages.stage import without_prefix
 from shortlist.training.batches import ShortlistBatches
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
-from shortlist.training.deepxml import identity_head
+from shortlist.training.heads import EncoderOptions, identity_head
 from shortlist.training.label_rows import rows_memory
-from shortlist.training.learner import EncoderOptions, Learner
 from shortlist.training.mixing import choose_weight
-from shortlist.training.networks import EncoderNetwork, network_kind, new_network
+from shortlist.training.networks import EncoderNetwork, network_kind, new_learner, new_network
 
 log = logging.getLogger("shortlist")
 
@@ -40,7 +39,7 @@ def learn_network_reranker(pipeline: Pipeline, build: Build) -> NetworkReranker:
     sizes = (data.n_labels, data.labels_per_text)
     encoder = EncoderOptions.of(options, options.reranker_learning_rate)
     head = identity_head(options)
-    learner = Learner(network.module, *sizes, None, options.seed, options.device, head, encoder=encoder)
+    learner = new_learner(network.module, *sizes, options.seed, options.device, head, encoder)
     batches = ShortlistBatches(network.batches(data.labels), data.n_labels, mistakes)
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, k, n_searched)
     arrays = build.fit(

@@ -8,6 +8,8 @@ import platform
 import sys
 from functools import cache
 
+import numpy as np
+
 TILE_LEAF = 0x1D  # CPUID's leaf with the number of AMX tile palettes
 # push rbx; mov eax, edi; xor ecx, ecx; cpuid; pop rbx; ret
 CPUID = bytes.fromhex("53 89f8 31c9 0fa2 5b c3")
@@ -21,6 +23,17 @@ def has_fast_bfloat16() -> bool:
     # Not public in every release of torch; without it the products are float32, only slower.
     announced = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return announced is not None and announced() and has_amx_tiles()
+
+
+def bfloat16_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """a · b, computed in bfloat16, which keeps two to three digits."""
+    import torch
+
+    product = (torch.from_numpy(a).bfloat16() @ torch.from_numpy(b).bfloat16()).float().numpy()
+    if out is None:
+        return product
+    out[...] = product
+    return out
 
 
 def has_amx_tiles() -> bool:

@@ -12,20 +12,20 @@ from typing import Any
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError, MissingExtraError, OptionError
-from shortlist.kernels.threads import use_threads
+from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.model.model import Model
 from shortlist.recipes.options import Options, count, resolve
 from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.memory import require_memory
+from shortlist.training.networks import needs_torch
 from shortlist.training.phases import phase_named, reranker_memory, reranker_named
 from shortlist.training.remembered import remembering
 from shortlist.training.tune import tune
 
 log = logging.getLogger("shortlist")
 
-NEEDS_NO_TORCH = ("frequencies", "centroids")
 KINDS = {"texts": "texts", "sparse": "sparse features", "dense": "dense features"}
 HINTS = {
     "texts": "",
@@ -164,9 +164,12 @@ def memory_advice(dataset: Dataset) -> str:
 
 @contextmanager
 def running(recipe: Recipe, options: Options) -> Iterator[None]:
-    """Set the number of threads of kernels and of torch, which is loaded if the recipe needs it."""
-    with use_threads(options.get("threads", None)) as n_threads:
-        if set(recipe.phases) <= set(NEEDS_NO_TORCH):
+    """Set the number of threads of kernels and of torch, which is loaded if the recipe needs it.
+
+    Matrix products of numpy use one thread: ours share them out, do not spin, and always add up in the same order.
+    """
+    with use_cores(1), use_threads(options.get("threads", None)) as n_threads:
+        if not needs_torch(recipe, options):
             yield
             return
         if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):

@@ -1,12 +1,15 @@
-"""Encoders in training, as torch modules, and the torch-free stage that each becomes."""
+"""Encoders in training, and the stage that each becomes.
+
+Bags of word vectors learn without torch (training/plain.py) or, on a device, in torch, as all other encoders do.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import OptionError
@@ -26,11 +29,12 @@ from shortlist.stages.encoders.cnn import WIDTHS
 from shortlist.training.batches import Batches, DenseBatches, input_batches
 from shortlist.training.data import TrainingData
 from shortlist.training.hashing import HASHINGS
-from shortlist.training.networks.bag import BagNetwork, GivenFeatures, HashedBagNetwork
-from shortlist.training.networks.cnn import CNNNetwork
-from shortlist.training.networks.dense import DenseNetwork
-from shortlist.training.networks.inception import InceptionNetwork, count_features
+from shortlist.training.heads import OUR_ENCODER, EncoderOptions, HeadOptions
+from shortlist.training.plain import PlainBag, PlainFeatures, PlainLearner
 from shortlist.training.remembered import Remembered
+
+# Encoders that learn without torch.
+PLAIN_ENCODERS = ("none", "tfidf", "bag", "mlp", "fixed")
 
 # Mean length of the word vectors at the start: longer ones learn more slowly, shorter ones forget where they began.
 START_LENGTH = 2.5
@@ -82,7 +86,7 @@ class FrozenNetwork(EncoderNetwork):
 
     def __init__(self, encoder: Encoder, data: TrainingData, options: Options) -> None:
         self._encoder, self._data = Remembered(encoder), data
-        self.module = GivenFeatures(encoder.n_features, options.dropout)
+        self.module = given_features(encoder.n_features, options)
 
     def stage(self, arrays: Arrays | None = None) -> Encoder:
         return self._encoder
@@ -117,18 +121,66 @@ def network_kind(recipe: Recipe) -> NetworkKind:
     return NETWORKS[recipe.encoder]
 
 
+def needs_torch(recipe: Recipe, options: Options) -> bool:
+    """Whether this recipe, with these options, trains with torch."""
+    return bool(recipe.phases) and (recipe.encoder not in PLAIN_ENCODERS or in_torch(options))
+
+
+def in_torch(options: Options) -> bool:
+    """Whether layers that could learn without torch learn with it: on a device, or behind a batch norm."""
+    if options.get("block_norm", "") == "batch" or options.get("device", "cpu") not in ("auto", "cpu"):
+        return True
+    # Where the encoder has loaded torch, and it has found a device, all that follows learns there, too.
+    torch: Any = sys.modules.get("torch")
+    return options.get("device", "cpu") == "auto" and torch is not None and torch.cuda.is_available()
+
+
+def new_learner(
+    network: Any,
+    n_labels: int,
+    labels_per_text: float,
+    seed: int,
+    device: str,
+    head: HeadOptions,
+    encoder: EncoderOptions = OUR_ENCODER,
+) -> Any:
+    """What trains the network and its label rows: `PlainLearner`, or `Learner` for a torch module."""
+    if isinstance(network, (PlainBag, PlainFeatures)):
+        return PlainLearner(network, n_labels, labels_per_text, seed, head)
+    from shortlist.training.learner import Learner
+
+    return Learner(network, n_labels, labels_per_text, None, seed, device, head, encoder=encoder)
+
+
+def given_features(n_features: int, options: Options) -> Any:
+    """Features in and out, some of them dropped in training."""
+    if not in_torch(options):
+        return PlainFeatures(n_features, options.dropout)
+    from shortlist.training.networks.bag import GivenFeatures
+
+    return GivenFeatures(n_features, options.dropout)
+
+
 def _seeded(new: Callable[..., Any], options: Options, *arguments: Any) -> Any:
+    import torch
+
     torch.manual_seed(options.seed)
     return new(*arguments)
 
 
-def new_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> BagNetwork:
+def new_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
     vectors = _scaled(vectors, options)
+    if not in_torch(options):
+        return PlainBag(data.idf, vectors, options.dropout, options.relu, optimizer=options.optimizer)
+    from shortlist.training.networks.bag import BagNetwork
+
     network = _seeded(BagNetwork, options, data.idf, vectors.shape[1], options.dropout, options.relu)
     return _with_vectors(network, vectors)
 
 
-def new_inception(data: TrainingData, options: Options, vectors: np.ndarray) -> InceptionNetwork:
+def new_inception(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
+    from shortlist.training.networks.inception import InceptionNetwork
+
     vectors = _scaled_by_idf(data, vectors, options)
     if options.dimension_permutation:
         vectors = vectors[:, np.random.default_rng(options.dimension_permutation).permutation(vectors.shape[1])]
@@ -153,7 +205,9 @@ def new_inception(data: TrainingData, options: Options, vectors: np.ndarray) -> 
     return _with_vectors(network, vectors)
 
 
-def new_cnn(data: TrainingData, options: Options, vectors: np.ndarray) -> CNNNetwork:
+def new_cnn(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
+    from shortlist.training.networks.cnn import CNNNetwork
+
     vectors = _scaled_by_idf(data, vectors, options)
     sizes = (len(vectors), vectors.shape[1], options.channels, options.n_chunks, options.hidden_size)
     dropouts = (options.dropout, options.word_dropout)
@@ -161,7 +215,7 @@ def new_cnn(data: TrainingData, options: Options, vectors: np.ndarray) -> CNNNet
     return _with_vectors(_seeded(CNNNetwork, options, *sizes, *dropouts, *chunks, options.weight_init), vectors)
 
 
-def new_hashed_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> HashedBagNetwork:
+def new_hashed_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
     """Words are hashed into buckets; those of one bucket start at their mean."""
     vectors = _scaled(vectors, options)
     n_buckets = min(options.n_word_buckets, len(vectors))
@@ -169,6 +223,10 @@ def new_hashed_bag(data: TrainingData, options: Options, vectors: np.ndarray) ->
     rows = np.zeros((int(buckets.max(initial=-1)) + 1, vectors.shape[1]), np.float32)
     np.add.at(rows, buckets, vectors)
     rows /= np.maximum(np.bincount(buckets), 1).astype(np.float32)[:, None]
+    if not in_torch(options):
+        return PlainBag(data.idf, rows, options.dropout, buckets=buckets, optimizer=options.optimizer)
+    from shortlist.training.networks.bag import HashedBagNetwork
+
     return _with_vectors(_seeded(HashedBagNetwork, options, data.idf, buckets, vectors.shape[1], options.dropout), rows)
 
 
@@ -191,8 +249,10 @@ def new_fixed(data: TrainingData, options: Options, vectors: np.ndarray | None) 
     return _GivenNetwork(GivenEncoder.fit(data.inputs, START_LENGTH))
 
 
-def new_dense(data: TrainingData, options: Options, vectors: Vectors) -> DenseNetwork:
+def new_dense(data: TrainingData, options: Options, vectors: Vectors) -> Any:
     """Features of the length that Astec's start with, and a hidden layer beside them."""
+    from shortlist.training.networks.dense import DenseNetwork
+
     scale = GivenEncoder.fit(data.inputs, START_LENGTH).arrays()["scale"]
     return _seeded(DenseNetwork, options, scale, options.hidden_size, options.dropout)
 
@@ -203,6 +263,12 @@ def _fixed_stage(arrays: Arrays, config: dict[str, Any]) -> Encoder:
 
 def _fixed_size(data: TrainingData, options: Options) -> int:
     return int(options.embedding_dim if isinstance(data.inputs, Ragged) else data.n_words)
+
+
+def _inception_features(data: TrainingData, options: Options) -> int:
+    from shortlist.training.networks.inception import count_features
+
+    return count_features(options.embedding_dim, options.channels, options.bag)
 
 
 def _transformer_module() -> Any:
@@ -227,6 +293,8 @@ def _scaled_by_idf(data: TrainingData, vectors: np.ndarray, options: Options) ->
 
 
 def _with_vectors(network: Any, vectors: np.ndarray) -> Any:
+    import torch
+
     with torch.no_grad():
         network.words.weight[:-1] = torch.from_numpy(vectors)
     return network
@@ -237,7 +305,7 @@ NETWORKS = {
     "inception": NetworkKind(
         new_inception,
         InceptionEncoder,
-        lambda _, o: count_features(o.embedding_dim, o.channels, o.bag),
+        _inception_features,
         lambda o: 12 * o.embedding_dim * (3 * o.channels // 4 + o.max_words),
     ),
     "cnn": NetworkKind(

@@ -2,62 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from shortlist.arrays import Arrays
-from shortlist.recipes.options import Options
 from shortlist.stages.output_layer import block_name
+from shortlist.training.heads import OUR_BLOCK, BlockOptions
 from shortlist.training.networks.dropout import Dropout
 
 ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu}
-
-
-@dataclass(frozen=True)
-class BlockOptions:
-    """What the block consists of.
-
-    activation       "relu" or "gelu"
-    norm             "spectral": R has the spectral norm `spectral_bound`; "batch": a batch norm behind the activation;
-                     "none"
-    bias             whether R has a bias
-    dropout          share of the block's input that is dropped, but not of what is added to its output
-    init             how R starts: "torch" (torch's default), "xavier" (uniform) or "identity"
-    residual         whether the input is added to the output; without it, the block is a fully connected layer
-    output_dropout   share of f(R·h) that is dropped before the input is added
-    """
-
-    activation: str = "relu"
-    norm: str = "spectral"
-    bias: bool = False
-    dropout: float = 0.0
-    init: str = "torch"
-    residual: bool = True
-    output_dropout: float = 0.0
-    spectral_bound: float = 1.0
-
-    @classmethod
-    def of(cls, options: Options) -> Self | None:
-        """The options of a recipe; None if it has no block."""
-        if options.block == "none":
-            return None
-        return cls(
-            options.block_activation,
-            options.block_norm if options.spectral_bound or options.block_norm != "spectral" else "none",
-            options.block_bias,
-            options.block_dropout,
-            options.weight_init,
-            options.block == "residual",
-            options.residual_dropout,
-            options.spectral_bound,
-        )
-
-
-OUR_BLOCK = BlockOptions()
 
 
 class ResidualBlock(nn.Module):
