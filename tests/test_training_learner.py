@@ -13,10 +13,7 @@ torch = pytest.importorskip("torch")
 
 from tests.tiny_learner import N_TOPICS, Given, SumOfWords, assert_equal, copied, new_learner, one_batch  # noqa: E402
 
-from shortlist.training.heads import (
-    BlockOptions,
-    require_finite,
-)
+from shortlist.training.heads import BlockOptions, require_finite  # noqa: E402
 from shortlist.training.label_rows import RowOptions  # noqa: E402
 from shortlist.training.learner import Learner  # noqa: E402
 from shortlist.training.loop import Schedule, fit  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 from shortlist.arrays import Ragged
 from shortlist.training.batches import Batch
 from shortlist.training.heads import BlockOptions, HeadOptions
-from shortlist.training.label_rows import RowOptions
+from shortlist.training.label_rows import LabelRows, RowOptions
 from shortlist.training.plain import Mask, PlainBag, PlainFeatures, PlainLearner
 
 N_WORDS, N_BUCKETS, N_FEATURES, N_LABELS, N_TEXTS = 40, 11, 24, 30, 9
@@ -43,7 +43,7 @@ def both(network, plain_network, head):
 
     torch.manual_seed(1)
     learner = Learner(network, N_LABELS, 2.0, None, 3, "cpu", head)
-    plain = PlainLearner(plain_network, N_LABELS, 2.0, 3, head)
+    plain = PlainLearner(plain_network, LabelRows.start(N_LABELS, N_FEATURES, 2.0 / N_LABELS, 3, head.rows), 3, head)
     if head.block is not None:
         linear = learner.heads["rows"].block.linear
         if head.block.norm == "spectral":
@@ -136,7 +136,8 @@ def test_dropout_keeps_the_mean_and_masks_the_gradient():
 def new_plain(seed=0):
     rng = np.random.default_rng(0)
     bag = PlainBag(rng.random(N_WORDS), rng.standard_normal((N_WORDS, N_FEATURES)).astype(np.float32), 0.5)
-    return PlainLearner(bag, N_LABELS, 2.0, seed, HeadOptions(dropout=0.25))
+    rows = LabelRows.start(N_LABELS, N_FEATURES, 2.0 / N_LABELS, seed)
+    return PlainLearner(bag, rows, seed, HeadOptions(dropout=0.25))
 
 
 def test_a_restored_learner_goes_on_as_if_nothing_had_happened():

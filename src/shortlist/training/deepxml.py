@@ -74,9 +74,9 @@ def learn_tasks(
     tasks = _tasks_of_texts(data.labels, task_of_label, n_tasks)
     per_text = len(tasks.values) / max(len(tasks), 1)
     encoder = EncoderOptions.of(options, learning_rate)
+    held_out_tasks = _tasks_of_texts(data.held_out_labels, task_of_label, n_tasks)
     learner = new_learner(network.module, n_tasks, per_text, seed, options.device, head, encoder)
     batches = network.batches(tasks)
-    held_out_tasks = _tasks_of_texts(data.held_out_labels, task_of_label, n_tasks)
     validation = TaskValidation(data, network, tasks, held_out_tasks, n_tasks)
     return build.fit(phase, learner, batches, validation, n_epochs, learning_rate, seed=seed, decay_epoch=decay_epoch)
 

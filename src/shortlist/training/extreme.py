@@ -24,6 +24,7 @@ from shortlist.training.label_rows import rows_memory
 from shortlist.training.linear import learn_rows
 from shortlist.training.networks import EncoderNetwork, given_features, network_kind, new_learner, new_network
 from shortlist.training.shortlisting import index_labels
+from shortlist.training.starts import rows_at_centres
 
 log = logging.getLogger("shortlist")
 
@@ -63,7 +64,11 @@ def learn_label_rows(build: Build) -> RowClassifier:
     n_random = min(options.n_random_negatives, data.n_labels)
     batches = ShortlistBatches(inputs, data.n_labels, build.candidates_of[0], n_random)
     sizes = (data.n_labels, data.labels_per_text)
-    learner = new_learner(module, *sizes, options.seed, options.device, identity_head(options))
+    head, rows = identity_head(options), None
+    if options.rows_from_centres:
+        held_out = build.encoder.encode(data.held_out_inputs)
+        rows = rows_at_centres(features, data.labels, held_out, data.held_out_labels, data.n_labels, head)
+    learner = new_learner(module, *sizes, options.seed, options.device, head, rows=rows)
     validation = CandidateValidation(build, network)
     arrays = build.fit("classifier", learner, batches, validation, options.n_epochs, options.learning_rate)
     if network is not None:

@@ -90,12 +90,14 @@ class Learner:
         head: HeadOptions = OUR_HEAD,
         meta_head: HeadOptions = OUR_HEAD,
         encoder: EncoderOptions = OUR_ENCODER,
+        rows: LabelRows | None = None,
     ) -> None:
         keep_freed_memory()
         self.device = find_device(device)
         self.network, self.search = network.to(self.device), search
         width = head.bottleneck or network.n_features
-        rows = LabelRows.start(n_labels, width, labels_per_text / n_labels, seed, head.rows)
+        if rows is None:
+            rows = LabelRows.start(n_labels, width, labels_per_text / n_labels, seed, head.rows)
         self.heads = {"rows": Head(rows, self.device, head, network.n_features)}
         if search is not None:
             tree = search.tree

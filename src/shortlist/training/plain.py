@@ -207,10 +207,9 @@ class PlainBlock:
 class PlainLearner:
     """An encoder and its label rows in training, without torch. `Learner` says what the methods do."""
 
-    def __init__(self, network: Any, n_labels: int, labels_per_text: float, seed: int, head: HeadOptions) -> None:
+    def __init__(self, network: Any, rows: LabelRows, seed: int, head: HeadOptions) -> None:
         keep_freed_memory()
-        self.network = network
-        self.rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed, head.rows)
+        self.network, self.rows = network, rows
         self.block = None if head.block is None else PlainBlock(network.n_features, head.block, seed)
         self._dropout = Mask(head.dropout)
         self.seed(seed)

@@ -30,8 +30,9 @@ log = logging.getLogger("shortlist")
 MIN_WEIGHT = 0.1
 # What is learnt is first stored with room for every word that a block of labels sees: at most this many.
 WORDS_PER_BLOCK = 30_000_000
-# Once they have set the mixture, the re-ranker learns from the held-out texts, too, if they are this share of all.
-MIN_HELD_OUT_SHARE = 0.01
+# Once they have set the mixture, held-out texts are learnt from, too: the labels that they are this share of the texts
+# of are learnt again. Others would hardly change, and they are the most work.
+MIN_HELD_OUT_SHARE = 0.1
 
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
@@ -54,7 +55,13 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
         return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
 
-    def learn(rows: sparse.csr_array, labels: Ragged, about: Arrays, candidates: np.ndarray) -> Arrays:
+    def learn(
+        rows: sparse.csr_array,
+        labels: Ragged,
+        about: Arrays,
+        candidates: np.ndarray,
+        is_wanted: np.ndarray | None = None,
+    ) -> Arrays:
         """Labels that names suggest must be told apart, too; and so must labels that are no candidates so far."""
         blank = reranker_of(no_words(n_labels, features.n_features), about, nothing_taught())
         candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
@@ -62,6 +69,9 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         if len(unseen):
             drawn = np.random.default_rng(options.seed).choice(unseen, (len(candidates), 1))
             candidates = np.hstack([candidates, drawn.astype(np.int32)])
+        if is_wanted is not None:
+            candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
+            labels = labels.keep(is_wanted[labels.values])
         return learn_word_weights(rows, labels, n_labels, candidates, options.C)
 
     about = about_labels(data.labels)
@@ -89,11 +99,14 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     about = about_labels(labels)
-    if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
+    new = np.bincount(data.held_out_labels.values, minlength=n_labels)
+    is_wanted = (new > 0) & (new >= MIN_HELD_OUT_SHARE * np.bincount(labels.values, minlength=n_labels))
+    if is_wanted.any():
         held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
         rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
-        weights = learn(rows, labels, about, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
+        every = np.concatenate([_padded(some, width, -1) for some in (candidates, ids)])
+        weights = with_new(weights, learn(rows, labels, about, every, is_wanted), is_wanted)
     return reranker_of(weights, about, taught_texts(data, held_out=True))
 
 
@@ -158,6 +171,17 @@ def fit_mixture(
     columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
     mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture(other=-4.0)))))
     return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
+
+
+def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:
+    """The arrays of `paged_weights`, with those of some labels replaced."""
+    n_rows = len(weights["starts"]) - 1
+    of_both = [Ragged(arrays["starts"], arrays["words"], arrays["weights"]) for arrays in (weights, new)]
+    rows = np.arange(n_rows) + n_rows * np.repeat(is_new, n_rows // max(len(is_new), 1))
+    pages = Ragged.concatenate(of_both).take(rows)
+    assert pages.weights is not None
+    biases = np.where(is_new, new["biases"], weights["biases"])
+    return {**weights, "starts": pages.indptr, "words": pages.values, "weights": pages.weights, "biases": biases}
 
 
 def no_words(n_labels: int, n_features: int) -> Arrays:

@@ -30,6 +30,7 @@ from shortlist.training.batches import Batches, DenseBatches, input_batches
 from shortlist.training.data import TrainingData
 from shortlist.training.hashing import HASHINGS
 from shortlist.training.heads import OUR_ENCODER, EncoderOptions, HeadOptions
+from shortlist.training.label_rows import LabelRows
 from shortlist.training.plain import PlainBag, PlainFeatures, PlainLearner
 from shortlist.training.remembered import Remembered
 
@@ -143,13 +144,19 @@ def new_learner(
     device: str,
     head: HeadOptions,
     encoder: EncoderOptions = OUR_ENCODER,
+    rows: LabelRows | None = None,
 ) -> Any:
-    """What trains the network and its label rows: `PlainLearner`, or `Learner` for a torch module."""
+    """What trains the network and its label rows: `PlainLearner`, or `Learner` for a torch module.
+
+    rows  where the label rows start, if not at random
+    """
     if isinstance(network, (PlainBag, PlainFeatures)):
-        return PlainLearner(network, n_labels, labels_per_text, seed, head)
+        if rows is None:
+            rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed, head.rows)
+        return PlainLearner(network, rows, seed, head)
     from shortlist.training.learner import Learner
 
-    return Learner(network, n_labels, labels_per_text, None, seed, device, head, encoder=encoder)
+    return Learner(network, n_labels, labels_per_text, None, seed, device, head, encoder=encoder, rows=rows)
 
 
 def given_features(n_features: int, options: Options) -> Any:
