@@ -205,6 +205,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_raw=held_out[0],
         held_out_inputs=vocabulary.encode(held_out[0]),
         held_out_ids=vocabulary.encode(held_out[0]),
+        held_out_known_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )
     options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0)

@@ -39,24 +39,26 @@ def mean_log_odds(weight: float, one: np.ndarray, other: np.ndarray) -> np.ndarr
         return (np.log(yes) - np.log(no)).astype(np.float32)
 
 
-def fit_logistic(columns: np.ndarray, hits: np.ndarray, start: np.ndarray) -> list[float]:
+def fit_logistic(
+    columns: np.ndarray, hits: np.ndarray, start: np.ndarray, penalty: np.ndarray | float = L2
+) -> list[float]:
     """Logistic regression by Newton's method: a weight for each column of `columns`, and the bias last.
 
-    Where the start is far off, the loss is so straight that a whole step goes much too far: it is halved until the loss
-    falls.
+    `penalty` pulls the weights towards `start`: 1 / variance of what is expected of them. Where the start is far off,
+    the loss is so straight that a whole step goes much too far: it is halved until the loss falls.
     """
     columns = np.column_stack([columns.astype(np.float64), np.ones(len(columns))])
     values = start = start.astype(np.float64)
 
     def loss_at(values: np.ndarray) -> float:
         odds = columns @ values
-        return float(np.logaddexp(0, odds).sum() - odds @ hits + L2 / 2 * ((values - start) ** 2).sum())
+        return float(np.logaddexp(0, odds).sum() - odds @ hits + (penalty * (values - start) ** 2).sum() / 2)
 
     loss = loss_at(values)
     for _ in range(MAX_STEPS):
         guess = expit(columns @ values)
-        gradient = columns.T @ (guess - hits) + L2 * (values - start)
-        hessian = (columns * (guess * (1 - guess))[:, None]).T @ columns + L2 * np.eye(len(start))
+        gradient = columns.T @ (guess - hits) + penalty * (values - start)
+        hessian = (columns * (guess * (1 - guess))[:, None]).T @ columns + penalty * np.eye(len(start))
         step = np.linalg.solve(hessian, gradient)
         while (reached := loss_at(values - step)) > loss and np.abs(step).max() > 1e-6:
             step /= 2

@@ -70,7 +70,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
-    evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
+    evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, ids)
 
     def with_more(texts: np.ndarray) -> Ranking:
         encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
@@ -90,8 +90,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     about = about_labels(labels)
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
-        held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
-        rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
+        rows = sparse.vstack([rows, features.transform(data.held_out_raw, data.held_out_ids)], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
         weights = learn(rows, labels, about, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
     return reranker_of(weights, about, taught_texts(data, held_out=True))

@@ -14,7 +14,7 @@ from shortlist.stages.calibration import Calibration
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
-from shortlist.training.calibrate import fit_calibration
+from shortlist.training.calibrate import ANY_SCORES, RERANKED, Prior, fit_calibration
 
 log = logging.getLogger("shortlist")
 
@@ -48,7 +48,8 @@ def tune(model: Model, build: Build) -> None:
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids[:, :CALIBRATED_RANKS]).items()}
     known = data.held_out_known_share()
-    model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build)
+    prior = RERANKED if isinstance(model.pipelines[0].reranker, Reranker) else ANY_SCORES
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build, prior)
     probabilities = model.calibrated(data.held_out_raw, np.where(ids >= 0, scores, 0))
     model.facts["tail_choice"] = choose_tail(ids, scores, probabilities, build)
     model.tail_ranking = model.tail_ranking.with_auto(model.facts["tail_choice"]["tail"])
@@ -59,12 +60,12 @@ def tune(model: Model, build: Build) -> None:
 
 
 def calibrate(
-    ids: np.ndarray, scores: np.ndarray, known: np.ndarray, build: Build
+    ids: np.ndarray, scores: np.ndarray, known: np.ndarray, build: Build, prior: Prior
 ) -> tuple[Calibration | None, dict[str, Any]]:
     """A calibration fitted on the labels predicted for held-out texts, and what to say of it in the card."""
     scores = np.where(ids >= 0, scores, 0)
     hits = is_relevant(ids, build.data.held_out_labels, build.data.n_labels)[:, :CALIBRATED_RANKS]
-    calibration, errors, calibrated = fit_calibration(scores, hits, known)
+    calibration, errors, calibrated = fit_calibration(scores, hits, known, prior)
     there = ids[:, :CALIBRATED_RANKS] >= 0
     facts = {
         "method": "none" if calibration is None else calibration.method,
