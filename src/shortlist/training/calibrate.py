@@ -58,6 +58,8 @@ def fit_calibration(
         unseen[method] = guesses
     errors = {method: calibration_error(guesses.ravel(), hits.ravel()) for method, guesses in unseen.items()}
     losses = {method: round(float(((guesses - hits) ** 2).mean()), 5) for method, guesses in unseen.items()}
+    if prior is not ANY_SCORES:
+        losses.pop("none")  # by chance only: such scores are known to be off
     best = min(losses, key=lambda method: (losses[method], method != "none"))
     return (None if best == "none" else METHODS[best](scores, hits, known, prior)), errors, unseen[best]
 
