@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
-from shortlist.stages.reranker import KNOWN_FIRST, Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
@@ -144,7 +144,7 @@ def fit_mixture(
     """The weights, by logistic regression on the candidates of held-out texts, or of some of them.
 
     Labels of a text with the same words always come first, whatever the regression says of how probable they are: what
-    was taught is known. It says little, because few held-out texts have such a text.
+    was taught is known. It says little of that, because few held-out texts have such a text.
     """
     hits = is_relevant(evidence.ids, labels, reranker.n_labels)
     there = np.zeros(evidence.ids.shape, bool)
@@ -155,8 +155,7 @@ def fit_mixture(
     other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
     named = evidence.names[there]
     columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
-    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture(other=-4.0)))))
-    return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
+    return Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
 
 
 def no_words(n_labels: int, n_features: int) -> Arrays:
