@@ -322,6 +322,20 @@ class TestLearnReranker:
         assert found["right"] > found["without"] > 0.98
         assert found["wrong"] > 0.95
 
+    def test_labels_of_held_out_texts_only_are_candidates_for_similar_texts(self, vocabulary):
+        """The classifier knows nothing of them."""
+        train, held_out = grouped(400, 1), grouped(60, 2)
+        late = int(held_out[1].values[0])
+        kept = np.flatnonzero(train[1].values != late)
+        train = train[0].take(kept), train[1].take(kept)
+        one, _ = learn(vocabulary, train, held_out)
+        text = f"{held_out[0][0]} {train[0][0].split()[-1]}"  # not the same words
+        evidence = one.gather([text], vocabulary.encode([text]), np.zeros((1, 0), np.int32))
+        assert late in evidence.ids[0] and not evidence.known.any()
+        assert evidence.names[0][evidence.ids[0] == late] > 0.3
+        others = set(train[1].values.tolist())
+        assert not others & set(evidence.ids[0].tolist())
+
     def test_a_name_is_a_text_that_is_known(self, vocabulary):
         """Once, as any text: it does not outvote a training text with the same words and another label."""
         train = grouped(100, 1)

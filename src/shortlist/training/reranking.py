@@ -11,6 +11,7 @@ from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
+from shortlist.labels.centroids import label_centroids
 from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
@@ -19,6 +20,7 @@ from shortlist.stages.evidence import Evidence, index_names, nothing_taught, rem
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
+from shortlist.text.features import normalize_sparse_rows
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData, rows_of
@@ -46,10 +48,13 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
     idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
-    def about_labels(labels: Ragged) -> Arrays:
+    def about_labels(labels: Ragged, held_out_rows: sparse.csr_array | None = None) -> Arrays:
         counts = np.bincount(labels.values, minlength=n_labels)
         frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
-        return {**names_index(data, features, counts > 0), "frequencies": frequencies}
+        names = names_of(data, features, counts > 0)
+        if held_out_rows is not None and reranker.mixture.names > 0:  # else their texts would count against them
+            names = normalize_sparse_rows(sparse.csr_array(names + texts_of_late_labels(data, held_out_rows)))
+        return {**index_names(names), "frequencies": frequencies}
 
     def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
         return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
@@ -88,9 +93,10 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
-    about = about_labels(labels)
+    held_out_rows = features.transform(data.held_out_raw, data.held_out_ids)
+    about = about_labels(labels, held_out_rows)
     if len(data.held_out) >= MIN_HELD_OUT_SHARE * len(data.texts):
-        rows = sparse.vstack([rows, features.transform(data.held_out_raw, data.held_out_ids)], format="csr")
+        rows = sparse.vstack([rows, held_out_rows], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
         weights = learn(rows, labels, about, np.concatenate([_padded(some, width, -1) for some in (candidates, ids)]))
     return reranker_of(weights, about, taught_texts(data, held_out=True))
@@ -105,8 +111,8 @@ def lexical_features(data: TrainingData) -> LexicalFeatures:
     return LexicalFeatures.fit(texts, data.vocabulary, word_ids)
 
 
-def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> Arrays:
-    """The names of labels that are learnt, by their lexical features.
+def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> sparse.csr_array:
+    """The lexical features of the names of labels that are learnt, one row per label.
 
     The others occur in held-out texts only. A label that is known by name and never seen would give itself away there.
     """
@@ -117,14 +123,25 @@ def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.nda
     of_labels = np.zeros(data.n_labels, np.int64)
     of_labels[data.named[named]] = np.diff(names.indptr)
     indptr = counts_to_indptr(of_labels)
-    return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
+    return sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features))
+
+
+def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:
+    """The centroids of labels that occur in held-out texts only, one row per label; the others have empty rows.
+
+    The classifier has no row for such a label, and the candidates no centre. Beside its name, if it has one, its texts
+    make it a candidate.
+    """
+    labels = data.held_out_labels
+    late = labels.keep(data.label_frequencies[labels.values] == 0)
+    return label_centroids(held_out_rows, late, data.n_labels)
 
 
 def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
     """The labels of the training texts by their words, and of held-out texts; each name is one more text."""
     if not isinstance(data.vocabulary, Vocabulary):
         return nothing_taught()  # features are no texts
-    is_learnt = data.label_frequencies[data.named] > 0  # as in `names_index`
+    is_learnt = data.label_frequencies[data.named] > 0  # as in `names_of`
     names = np.flatnonzero(is_learnt | held_out)
     parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
     parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
