@@ -11,7 +11,7 @@ from scipy.special import logit
 from shortlist.evaluation.calibration import calibration_error, reliability
 from shortlist.odds import expit
 from shortlist.stages.calibration import PLACES, Calibration
-from shortlist.training.calibrate import METHODS, MIN_PAIRS, Prior, fit_calibration, fit_weights
+from shortlist.training.calibrate import METHODS, MIN_PAIRS, RERANKED, Prior, fit_calibration, fit_weights
 
 # From the probability of a pair to the wrong score that a model gives it.
 DISTORTED = {
@@ -130,6 +130,21 @@ class TestFitCalibration:
         scores, hits, known, probabilities = ranked(20_000, planted)
         fitted = fit_weights(scores, hits, known, far_off)
         assert np.abs(fitted.apply(scores, known)[:, :5] - probabilities).mean() < 0.02
+
+    @pytest.mark.parametrize("bend", [(1.3, 0.1, 0.8), (1.0, 1.0, 0.0), (0.5, 1.5, -0.5)], ids=str)
+    def test_scores_of_the_re_ranker_may_be_bent(self, bend):
+        """A prior says how; texts say otherwise where there are enough. The order of labels stays."""
+        weights, rng = (0.7, -0.1, 1.7, -0.4), np.random.default_rng(0)
+        scores, _, known, straight = ranked(20_000, weights)
+        a, b, c = bend
+        probabilities = expit(a * np.log(straight) - b * np.log1p(-straight) + c)
+        hits = rng.random(probabilities.shape) < probabilities
+        calibration, _, _ = fit_calibration(scores, hits, known, RERANKED)
+        applied = calibration.apply(scores, known)
+        assert np.abs(applied[:, :5] - probabilities).mean() < 0.015
+        assert (np.diff(applied, axis=1) <= 0).all()
+        few = fit_weights(scores[:0], hits[:0], known[:0], RERANKED)
+        assert few.apply(np.full((1, 2), 0.999), np.ones(1))[0, 0] < 0.95  # never that sure without a text
 
     @pytest.mark.parametrize("n", [0, 1, MIN_PAIRS - 1])
     def test_too_few_pairs_change_nothing(self, n):

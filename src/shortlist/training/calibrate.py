@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shortlist.evaluation.calibration import calibration_error
-from shortlist.odds import L2, expit, fit_logistic, log_odds
+from shortlist.odds import CLIP, L2, expit, fit_logistic, log_odds
 from shortlist.stages.calibration import PLACES, Calibration, calibration_columns
 
 # Fewer predictions than this say too little to change scores by.
@@ -20,16 +20,22 @@ SIGNS = np.array([1, -1, 1, 0])
 
 
 class Prior(NamedTuple):
-    """What is expected of the weights before a text is seen, and how much it counts (1 / variance)."""
+    """What is expected before a text is seen, and how much it counts (1 / variance).
+
+    weights  those of `Calibration`
+    bend     of the curve behind them (beta calibration): log-odds become a · log p − b · log(1 − p) + c. None: straight
+    """
 
     weights: tuple[float, ...]
     penalty: tuple[float, ...]
+    bend: tuple[float, ...] | None = None
+    bend_penalty: tuple[float, ...] = ()
 
 
 ANY_SCORES = Prior((1.0, 0.0, 0.0, 0.0), (L2,) * 4)
 # The re-ranker's scores come from a regression on all candidates, which is too sure of the best of them, by about the
 # same on all data. Few of a few hundred held-out texts have high scores: see docs/lab-book.md.
-RERANKED = Prior((0.68, -0.1, 1.7, -0.4), (100.0, 100.0, 11.0, 6.0))
+RERANKED = Prior((0.68, -0.1, 1.7, -0.4), (100.0, 100.0, 11.0, 6.0), (1.27, 0.07, 0.83), (150.0, 16.0, 44.0))
 
 
 def fit_calibration(
@@ -74,8 +80,20 @@ def fit_weights(scores: np.ndarray, hits: np.ndarray, known: np.ndarray, prior: 
         wrong = SIGNS * weights < 0
         if not wrong.any():
             weights[0] = min(weights[0], MAX_STEEPNESS)
-            return Calibration.of_curves("logistic", [weights], [PLACES])
+            break
         used &= ~wrong
+    fitted = Calibration.of_curves("logistic", [weights], [PLACES])
+    if prior.bend is None:
+        return fitted
+    guesses = fitted.apply(scores, known)[:, : hits.shape[1]].ravel()
+    bend = fit_logistic(bend_columns(guesses), hits.ravel(), np.array(prior.bend), np.array(prior.bend_penalty))
+    bend[:2] = np.maximum(bend[:2], 0).tolist()
+    return Calibration.of_curves("logistic", [weights], [expit(bend_columns(PLACES) @ bend[:2] + bend[2])])
+
+
+def bend_columns(probabilities: np.ndarray) -> np.ndarray:
+    inside = np.clip(probabilities.astype(np.float64), CLIP, 1 - CLIP)
+    return np.column_stack([np.log(inside), -np.log1p(-inside)])
 
 
 def fit_isotonic(scores: np.ndarray, hits: np.ndarray, known: np.ndarray, prior: Prior = ANY_SCORES) -> Calibration:
@@ -96,8 +114,9 @@ def fit_isotonic(scores: np.ndarray, hits: np.ndarray, known: np.ndarray, prior:
     places = np.array([guesses[rows].mean() for rows in bins])
     means = (np.array([right[rows].sum() for rows in bins]) + STEP_PRIOR * places) / (sizes + STEP_PRIOR)
     means = isotonic_regression(means, weights=sizes + STEP_PRIOR).x
-    moved = np.interp(log_odds(PLACES), log_odds(places), log_odds(means) - log_odds(places))
-    curve = np.maximum.accumulate(expit(log_odds(PLACES) + moved))
+    before = log_odds(fitted.arrays()["curves"][0])
+    moved = np.interp(before, log_odds(places), log_odds(means) - log_odds(places))
+    curve = np.maximum.accumulate(expit(before + moved))
     return Calibration.of_curves("isotonic", fitted.arrays()["weights"], [np.clip(curve, 0, 1)])
 
 

@@ -20,7 +20,6 @@ from shortlist.stages.evidence import Evidence, index_names, nothing_taught, rem
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
-from shortlist.text.features import normalize_sparse_rows
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData, rows_of
@@ -53,7 +52,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
         names = names_of(data, features, counts > 0)
         if held_out_rows is not None and reranker.mixture.names > 0:  # else their texts would count against them
-            names = normalize_sparse_rows(sparse.csr_array(names + texts_of_late_labels(data, held_out_rows)))
+            names = sparse.csr_array(names + texts_of_late_labels(data, held_out_rows))
         return {**index_names(names), "frequencies": frequencies}
 
     def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
@@ -127,13 +126,14 @@ def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarra
 
 
 def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:
-    """The centroids of labels that occur in held-out texts only, one row per label; the others have empty rows.
+    """The centroids of labels without a name that occur in held-out texts only; the rows of all others are empty.
 
-    The classifier has no row for such a label, and the candidates no centre. Beside its name, if it has one, its texts
-    make it a candidate.
+    The classifier has no row for such a label, and the candidates no centre. Its texts make it a candidate, as names do
+    for other labels. (Beside a name they do harm: docs/lab-book.md.)
     """
-    labels = data.held_out_labels
-    late = labels.keep(data.label_frequencies[labels.values] == 0)
+    labels, is_late = data.held_out_labels, data.label_frequencies == 0
+    is_late[data.named] = False
+    late = labels.keep(is_late[labels.values])
     return label_centroids(held_out_rows, late, data.n_labels)
 
 
