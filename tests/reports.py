@@ -79,7 +79,7 @@ FULL = {
         "test_texts": 3000,
         "test_texts_that_count": 2998,
         "labels": 735,
-        "unseen_in_training": {"labels": 34, "pairs": 43, "texts": 2},
+        "unseen_in_training": {"labels": 34, "pairs": 43, "texts": 2, "counted": True},
     },
     "machine": {"cores": 2, "versions": {"shortlist": "0.1.0"}, "peers_versions": {"omikuji": "0.5"}},
     "entries": [

@@ -13,7 +13,7 @@ import shortlist as library
 from comparing import BAD, fake_entries, is_alive, settings_of, write_data
 from shortlist.cli.train import option_value
 from shortlist.compare import compare, comparison, runner
-from shortlist.compare.measure import METRICS, Convention
+from shortlist.compare.measure import METRICS, Convention, measure
 from shortlist.compare.plan import plan
 from shortlist.compare.results import Entry
 from shortlist.compare.splits import Splits
@@ -55,7 +55,7 @@ def test_summary(done):
         assert set(entry["scores"]) == set(entry["intervals"]) == set(METRICS)
         assert entry["train_seconds"] >= 0
         assert set(entry["robustness"]) == {"shuffled", "dropped", "misspelt"}
-        assert sum(one["labels"] for one in entry["by_quantile"]) == summary["data"]["labels"]
+        assert sum(one["labels"] for one in entry["by_quantile"]) == summary["data"]["labels"] + 1  # unseen
         assert sum(one["P@5"] for one in entry["by_quantile"]) == pytest.approx(entry["scores"]["P@5"])
     assert centroid["peak_memory_bytes"] > 1e7 and centroid["model_bytes"] > 1000
     assert centroid["ms_p50"] <= centroid["ms_p99"] and centroid["bulk_texts_per_second"] > 0
@@ -81,18 +81,26 @@ def test_summary(done):
 def test_scores_are_those_of_evaluate(done):
     train, test = (library.read(done.source, part) for part in ("train", "test"))
     model = library.load(Path(done.out) / "models" / "centroid_min_count=2")
-    found = library.evaluate(model.predict_dataset(test, 10), test, train=train, unseen="ignore")
+    found = library.evaluate(model.predict_dataset(test, 10), test, train=train)
     entry = summary_of(done)["entries"][1]
     assert entry["scores"] == pytest.approx({name: found[name] for name in METRICS})
+    ignored = library.evaluate(model.predict_dataset(test, 10), test, train=train, unseen="ignore")
+    splits, again = Splits.read(done.source, done.seed), Entry(name="again")
+    arrays = comparison.Store(done.out).load_arrays(f"{entry['files']}.predictions")
+    measure(again, arrays, splits, Convention("ignore"))
+    assert again.scores == pytest.approx({name: ignored[name] for name in METRICS}) != entry["scores"]
+    assert splits.facts("ignore")["test_texts_that_count"] == ignored.texts == 59
+    assert "They do not count" in splits.facts("ignore")["notes"][0]
     data = summary_of(done)["data"]
-    assert data["unseen_in_training"] == {"labels": 1, "pairs": 1, "texts": 1}
-    assert data["test_texts_that_count"] == found.texts == 59
+    assert data["unseen_in_training"] == {"labels": 1, "pairs": 1, "texts": 1, "counted": True}
+    assert data["test_texts_that_count"] == found.texts == 60
+    assert "They count" in data["notes"][0]
 
 
 def test_table(done):
     table = (Path(done.out) / "table.md").read_text()
     assert "| centroid:min_count=2 | **" in table
-    assert "words shuffled" in table and "240 training texts, 59 test texts" in table
+    assert "words shuffled" in table and "240 training texts, 60 test texts" in table
     assert "| at most |" in table and "Unseen labels: 1 of " in table and "leaks: " in table.lower()
 
 
@@ -273,10 +281,10 @@ def test_calibration_on_the_test_texts(done):
             continue
         arrays = comparison.Store(done.out).load_arrays(f"{entry['files']}.predictions")
         pairs = [
-            (score, label in splits.test.labels.row(text))
-            for text in range(len(splits.test))
+            (score, label in splits.truth.labels.row(text))
+            for text in range(len(splits.truth))
             for label, score in zip(arrays["ids"][text, :5], arrays["scores"][text, :5], strict=True)
-            if label >= 0 and len(splits.test.labels.row(text))
+            if label >= 0 and len(splits.truth.labels.row(text))
         ]
         table = entry["calibration"]["test"]
         assert sum(line["labels"] for line in table) == len(pairs)

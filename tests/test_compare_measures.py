@@ -11,7 +11,7 @@ from shortlist.compare.results import Entry
 from shortlist.compare.splits import Splits
 from shortlist.evaluation import compare, evaluate
 
-CONVENTION = Convention(resamples=200, seed=4)
+CONVENTION = Convention("ignore", resamples=200, seed=4)
 
 
 @pytest.fixture(scope="module")

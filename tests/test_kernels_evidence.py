@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
-from shortlist.kernels.evidence import MAX_NAMES_PER_WORD, gather_evidence
+from shortlist.kernels.evidence import KNOWN_ABOVE, MAX_NAMES_PER_WORD, OTHERS_BELOW, gather_evidence
 from shortlist.odds import CLIP
 from shortlist.stages.evidence import Evidence, hashes_of
 from shortlist.stages.reranker import Mixture
@@ -133,8 +133,10 @@ def test_log_odds_equal_their_slow_twin(seed, n_texts, k):
         expected = mixture.bias + mixture.frequency * common + mixture.names * name + mixture.same_name * name**4
         expected += (mixture.first + mixture.first_frequency * common) * math.log(p / (1 - p))
         expected += (mixture.words + mixture.words_frequency * common) * float(words[text, i])
-        if is_known[text]:
-            expected += mixture.known if known[text, i] else mixture.other
+        if is_known[text] and known[text, i]:
+            expected = KNOWN_ABOVE + np.logaddexp(0, expected + mixture.known - KNOWN_ABOVE)
+        elif is_known[text]:
+            expected = OTHERS_BELOW - np.logaddexp(0, OTHERS_BELOW - expected - mixture.other)
         assert odds[text, i] == pytest.approx(expected, rel=1e-4, abs=1e-3)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import optimize, special
 
-from shortlist.odds import CLIP, expit, fit_logistic, log_odds
+from shortlist.odds import CLIP, L2, expit, fit_logistic, log_odds
 
 
 @pytest.mark.filterwarnings("error")
@@ -31,3 +31,20 @@ def test_logistic_regression_finds_planted_weights_and_stays_at_the_start_withou
     hits = rng.random(20_000) < expit(columns @ [2.0, -1.0] + 0.5)
     assert fit_logistic(columns, hits, np.array([1.0, 0.0, 0.0])) == pytest.approx([2.0, -1.0, 0.5], abs=0.1)
     assert fit_logistic(np.zeros((0, 2)), np.zeros(0, bool), np.array([1.0, 2.0, 3.0])) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("shift", [0.0, 8.0, -30.0])
+@pytest.mark.parametrize("share", [0.5, 0.01])
+def test_logistic_regression_finds_the_least_loss_from_any_start(shift, share):
+    """Scores that are all far too high, as those of a classifier after few epochs, once made it swing to and fro."""
+    rng = np.random.default_rng(1)
+    hits = rng.random(5000) < share
+    columns = np.column_stack([shift + rng.normal(hits, 0.2), rng.normal(0.5 * hits, 1), np.full(5000, -2.3)])
+    start = np.array([1.0, 0.0, 1.0, 0.0])
+
+    def loss(values):
+        odds = columns @ values[:-1] + values[-1]
+        return np.logaddexp(0, odds).sum() - odds[hits].sum() + L2 / 2 * ((values - start) ** 2).sum()
+
+    best = optimize.minimize(loss, start, method="L-BFGS-B", options={"maxiter": 5000, "ftol": 1e-13}).fun
+    assert loss(np.array(fit_logistic(columns, hits, start))) <= best * (1 + 1e-6)

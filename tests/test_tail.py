@@ -206,6 +206,15 @@ class TestChooseTail:
         assert facts["curve"][-1]["loss"] == 0 and facts["curve"][-1]["expected_loss"] == pytest.approx(20)
         assert facts["tail"] == 0
 
+    def test_promises_must_be_affordable_with_some_doubt(self):
+        labels = Ragged.from_lists([[0, 1]] * 1000)
+        ids, scores = np.tile(np.array([[0, 1]], np.int32), (1000, 1)), np.tile([[0.5, 0.45]], (1000, 1))
+        tails = []
+        for gap in (0.0035, 0.0045):  # 0.35 and 0.45 points of P@1, of which 0.5 are allowed
+            chances = np.tile([[0.5, 0.5 - gap]], (1000, 1))
+            tails.append(choose_tail(ids, scores, chances, build_of(labels, np.array([900, 1]), 1000))["tail"])
+        assert tails[0] > 0 == tails[1]
+
     def test_training_stores_it(self, model):
         card = model.card
         assert card["tail"] == card["tail_choice"]["tail"] == model.tail_ranking.auto

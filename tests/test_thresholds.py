@@ -209,16 +209,35 @@ class TestPerLabel:
     def test_labels_with_enough_predictions_get_their_own(self):
         """Label 0 is right twice as often as its scores say, label 1 half as often; label 2 is rare."""
         rng = np.random.default_rng(0)
-        ids = np.array([0] * 400 + [1] * 400 + [2] * 30, np.int32)[:, None]
-        scores = rng.random((830, 1), np.float32)
+        ids = np.array([0] * 2000 + [1] * 2000 + [2] * 30, np.int32)[:, None]
+        scores = rng.random((4030, 1), np.float32)
         chances = np.where(ids == 0, np.minimum(2 * scores, 1), np.where(ids == 1, scores / 2, scores))
-        data = Judged(ids, scores, rng.random((830, 1)) < chances, np.ones(830))
+        data = Judged(ids, scores, rng.random((4030, 1)) < chances, np.ones(4030))
         table = choose_threshold(data, Goal(cost_wrong=1, cost_missing=1), NAMES, per_label=True)
         own = table.label_min_scores
         assert set(own) == {"label 0", "label 1"}
         assert own["label 0"] == pytest.approx(0.25, abs=0.1) and own["label 1"] > 0.8
         assert table.with_own.cost < table.chosen.cost
         assert str(table).splitlines()[len(table.rows) + 1].startswith("by label <-")
+
+    def test_few_predictions_do_not_overfit(self):
+        """All labels are alike. Thresholds by chance would be too low for the precision on fresh texts."""
+        fresh_right = []
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+
+            def draw(n, rng=rng):
+                scores = rng.beta(0.7, 0.7, (n, 1)).astype(np.float32)
+                ids = rng.integers(0, 20, (n, 1)).astype(np.int32)
+                return Judged(ids, scores, rng.random((n, 1)) < scores, np.ones(n))
+
+            names = [f"label {i}" for i in range(20)]
+            own = choose_threshold(draw(1200), Goal(precision=0.9), names, per_label=True).label_min_scores
+            assert len(own) > 10
+            fresh, least = draw(20_000), np.array([own.get(name, 2) for name in names])
+            passing = fresh.scores >= least[fresh.ids]
+            fresh_right.append(fresh.right[passing].mean())
+        assert np.mean(fresh_right) > 0.885
 
     @pytest.mark.parametrize("goal", [{"coverage": 0.5}, {"guarantee": 0.5}])
     def test_not_for_goals_of_whole_texts(self, goal):

@@ -11,7 +11,7 @@ from scipy.special import logit
 from shortlist.evaluation.calibration import calibration_error, reliability
 from shortlist.odds import expit
 from shortlist.stages.calibration import PLACES, Calibration
-from shortlist.training.calibrate import METHODS, MIN_PAIRS, fit_calibration, fit_weights
+from shortlist.training.calibrate import METHODS, MIN_PAIRS, RERANKED, Prior, fit_calibration, fit_weights
 
 # From the probability of a pair to the wrong score that a model gives it.
 DISTORTED = {
@@ -47,9 +47,10 @@ class TestFitCalibration:
         scores = DISTORTED[how](probabilities).astype(np.float32)
         calibration, errors, unseen = fit_calibration(scores, hits, known)
         assert set(errors) == {"none", "logistic", "isotonic"}
-        assert errors[calibration.method] == min(errors.values()) < errors["none"] / 2
+        assert errors[calibration.method] < errors["none"] / 2
         assert errors["none"] == pytest.approx(calibration_error(scores.ravel(), hits.ravel()))
         assert calibration_error(unseen.ravel(), hits.ravel()) == pytest.approx(errors[calibration.method])
+        assert ((unseen - hits) ** 2).mean() < ((scores - hits) ** 2).mean()
         new_probabilities, new_hits, _ = drawn(4000, seed=1)
         new_scores = DISTORTED[how](new_probabilities).astype(np.float32)
         applied = calibration.apply(new_scores, known)
@@ -101,7 +102,6 @@ class TestFitCalibration:
         assert errors["none"] < 0.03
         if calibration is None:
             assert np.array_equal(unseen, probabilities)
-            assert errors["none"] <= min(errors.values()) + 1e-4
         else:
             assert np.abs(calibration.apply(probabilities, known) - probabilities).mean() < 0.03
 
@@ -112,6 +112,39 @@ class TestFitCalibration:
         assert calibration is None
         assert errors["none"] == pytest.approx(0, abs=1e-6)
         assert np.array_equal(unseen, hits)
+
+    def test_a_prior_counts_where_texts_are_few(self):
+        planted = (0.7, -0.2, 1.5, -0.6)
+        prior = Prior(planted, (100.0, 100.0, 10.0, 5.0))
+        gaps = {"with": [], "without": []}
+        for seed in range(5):
+            scores, hits, known, _ = ranked(50, planted, seed)
+            new_scores, _, new_known, probabilities = ranked(1000, planted, seed=100 + seed)
+            for name, fitted in (
+                ("with", fit_weights(scores, hits, known, prior)),
+                ("without", fit_weights(scores, hits, known)),
+            ):
+                gaps[name].append(np.abs(fitted.apply(new_scores, new_known)[:, :5] - probabilities).mean())
+        assert np.mean(gaps["with"]) < 0.7 * np.mean(gaps["without"])
+        far_off = Prior((2.0, 0.0, 0.0, 2.0), prior.penalty)
+        scores, hits, known, probabilities = ranked(20_000, planted)
+        fitted = fit_weights(scores, hits, known, far_off)
+        assert np.abs(fitted.apply(scores, known)[:, :5] - probabilities).mean() < 0.02
+
+    @pytest.mark.parametrize("bend", [(1.3, 0.1, 0.8), (1.0, 1.0, 0.0), (0.5, 1.5, -0.5)], ids=str)
+    def test_scores_of_the_re_ranker_may_be_bent(self, bend):
+        """A prior says how; texts say otherwise where there are enough. The order of labels stays."""
+        weights, rng = (0.7, -0.1, 1.7, -0.4), np.random.default_rng(0)
+        scores, _, known, straight = ranked(20_000, weights)
+        a, b, c = bend
+        probabilities = expit(a * np.log(straight) - b * np.log1p(-straight) + c)
+        hits = rng.random(probabilities.shape) < probabilities
+        calibration, _, _ = fit_calibration(scores, hits, known, RERANKED)
+        applied = calibration.apply(scores, known)
+        assert np.abs(applied[:, :5] - probabilities).mean() < 0.015
+        assert (np.diff(applied, axis=1) <= 0).all()
+        few = fit_weights(scores[:0], hits[:0], known[:0], RERANKED)
+        assert few.apply(np.full((1, 2), 0.999), np.ones(1))[0, 0] < 0.95  # never that sure without a text
 
     @pytest.mark.parametrize("n", [0, 1, MIN_PAIRS - 1])
     def test_too_few_pairs_change_nothing(self, n):

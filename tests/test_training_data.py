@@ -85,6 +85,9 @@ def test_words_of_held_out_texts_are_known_if_a_training_text_has_them(hats):
     data = TrainingData(hats, OPTIONS)
     assert data.held_out_known_share().tolist() == pytest.approx([2 / 3] * 10)  # "hat", "number", and a number
     assert data.vocabulary.known_share(data.held_out_texts).tolist() == [1] * 10
+    # As in a new text, the number has no id, and takes no weight from the other words.
+    assert data.held_out_inputs.counts.tolist() == data.held_out_known_ids.counts.tolist() == [2] * 10
+    assert data.held_out_ids.counts.tolist() == [3] * 10  # for what learns from these texts in the end
     assert TrainingData(hats, Options({"validation_fraction": 0.25})).held_out_known_share().tolist() == [1] * 10
 
 

@@ -13,7 +13,7 @@ from shortlist.arrays import Ragged
 from shortlist.data import Texts
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.stages.evidence import Evidence
-from shortlist.stages.reranker import KNOWN_FIRST, N_MORE, Mixture
+from shortlist.stages.reranker import N_MORE, Mixture
 from shortlist.text import Vocabulary
 from shortlist.training import reranking
 from shortlist.training.reranking import fit_mixture, learn_reranker
@@ -35,7 +35,9 @@ def drawn(n_texts, mixture, seed=0, k=4):
     known = rng.random(ids.shape) < 0.1
     evidence = Evidence(ids, Ragged.from_lists([[]] * n_texts), names, known, known.any(axis=1))
     frequencies = np.log1p(rng.integers(0, 30, 50)).astype(np.float32)
-    hits = rng.random(ids.shape) < expit(mixture.log_odds(evidence, probabilities, scores, frequencies))
+    odds = mixture.log_odds(evidence._replace(is_known=np.zeros(n_texts, bool)), probabilities, scores, frequencies)
+    odds += evidence.is_known[:, None] * np.where(known, mixture.known, mixture.other)
+    hits = rng.random(ids.shape) < expit(odds)
     return reranker_with(scores, frequencies), evidence, probabilities, labels_of(ids, hits)
 
 
@@ -87,9 +89,13 @@ class TestFitMixture:
     def test_labels_of_a_text_with_the_same_words_always_come_first(self):
         """Even where held-out texts contradict: what was taught is known."""
         planted = replace(PLANTED, known=-3.0, other=3.0)
-        found = fit_mixture(*drawn(3000, planted))
-        assert found.known < 0
-        assert found.other == found.known - KNOWN_FIRST
+        reranker, evidence, probabilities, labels = drawn(3000, planted)
+        found = fit_mixture(reranker, evidence, probabilities, labels)
+        assert found.known < 0 < found.other
+        scores, frequencies = reranker.word_scores(evidence.rows, evidence.ids), reranker.arrays()["frequencies"]
+        odds = found.log_odds(evidence, probabilities, scores, frequencies)
+        there, is_known = evidence.ids >= 0, evidence.is_known[:, None]
+        assert odds[there & evidence.known].min() > odds[there & is_known & ~evidence.known].max()
 
     def test_nothing_to_learn_from(self):
         assert fit_mixture(*drawn(0, PLANTED)) == Mixture()
@@ -205,6 +211,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_raw=held_out[0],
         held_out_inputs=vocabulary.encode(held_out[0]),
         held_out_ids=vocabulary.encode(held_out[0]),
+        held_out_known_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )
     options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0)
@@ -314,6 +321,20 @@ class TestLearnReranker:
         }
         assert found["right"] > found["without"] > 0.98
         assert found["wrong"] > 0.95
+
+    def test_labels_of_held_out_texts_only_are_candidates_for_similar_texts(self, vocabulary):
+        """The classifier knows nothing of them."""
+        train, held_out = grouped(400, 1), grouped(60, 2)
+        late = int(held_out[1].values[0])
+        kept = np.flatnonzero(train[1].values != late)
+        train = train[0].take(kept), train[1].take(kept)
+        one, _ = learn(vocabulary, train, held_out)
+        text = f"{held_out[0][0]} {train[0][0].split()[-1]}"  # not the same words
+        evidence = one.gather([text], vocabulary.encode([text]), np.zeros((1, 0), np.int32))
+        assert late in evidence.ids[0] and not evidence.known.any()
+        assert evidence.names[0][evidence.ids[0] == late] > 0.3
+        others = set(train[1].values.tolist())
+        assert not others & set(evidence.ids[0].tolist())
 
     def test_a_name_is_a_text_that_is_known(self, vocabulary):
         """Once, as any text: it does not outvote a training text with the same words and another label."""

@@ -13,6 +13,7 @@ import shortlist
 from shortlist.arrays import Ragged
 from shortlist.stages.cells import CellIndex
 from shortlist.training import tune as tune_module
+from shortlist.training.calibrate import ANY_SCORES
 from shortlist.training.tune import calibrate, choose_search, cost_of_8_bits
 from tiny_models import colours, model_over_features
 
@@ -90,7 +91,7 @@ class TestCostOf8Bits:
 def test_calibration_leaves_out_missing_labels(over_features):
     model, queries = over_features
     ids, scores = np.tile(np.array([[1, 2, -1]], np.int32), (100, 1)), np.tile([[0.9, 0.5, 0.0]], (100, 1))
-    calibration, facts = calibrate(ids, scores, np.ones(100), build_of(model, queries, np.full(100, 1)))
+    calibration, facts = calibrate(ids, scores, np.ones(100), build_of(model, queries, np.full(100, 1)), ANY_SCORES)
     assert sum(row["labels"] for row in facts["table"]) == 200
     assert facts["method"] == ("none" if calibration is None else calibration.method)
 
@@ -159,7 +160,6 @@ class TestTrained:
         assert set(facts["errors"]) == {"none", "logistic", "isotonic"}
         method = "none" if trained.calibration is None else trained.calibration.method
         assert facts["method"] == method
-        assert facts["errors"][method] == min(facts["errors"].values())
         assert sum(row["labels"] for row in facts["table"]) > 200
         assert all(row["from"] <= row["mean_score"] <= row["to"] for row in facts["table"])
 

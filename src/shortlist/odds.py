@@ -8,6 +8,7 @@ import numpy as np
 CLIP = 1e-6
 # Pulls the weights towards their start; decides where there is next to nothing to learn from.
 L2 = 0.3
+MAX_STEPS = 100  # of Newton's method; a dozen are usual
 
 
 def expit(odds: np.ndarray) -> np.ndarray:
@@ -38,17 +39,30 @@ def mean_log_odds(weight: float, one: np.ndarray, other: np.ndarray) -> np.ndarr
         return (np.log(yes) - np.log(no)).astype(np.float32)
 
 
-def fit_logistic(columns: np.ndarray, hits: np.ndarray, start: np.ndarray) -> list[float]:
-    """Logistic regression by Newton's method: a weight for each column of `columns`, and the bias last."""
+def fit_logistic(
+    columns: np.ndarray, hits: np.ndarray, start: np.ndarray, penalty: np.ndarray | float = L2
+) -> list[float]:
+    """Logistic regression by Newton's method: a weight for each column of `columns`, and the bias last.
+
+    `penalty` pulls the weights towards `start`: 1 / variance of what is expected of them. Where the start is far off,
+    the loss is so straight that a whole step goes much too far: it is halved until the loss falls.
+    """
     columns = np.column_stack([columns.astype(np.float64), np.ones(len(columns))])
-    values = start.astype(np.float64)
-    penalty = L2 * np.eye(len(start))
-    for _ in range(30):
+    values = start = start.astype(np.float64)
+
+    def loss_at(values: np.ndarray) -> float:
+        odds = columns @ values
+        return float(np.logaddexp(0, odds).sum() - odds @ hits + (penalty * (values - start) ** 2).sum() / 2)
+
+    loss = loss_at(values)
+    for _ in range(MAX_STEPS):
         guess = expit(columns @ values)
-        gradient = columns.T @ (guess - hits) + penalty @ (values - start)
-        hessian = (columns * (guess * (1 - guess))[:, None]).T @ columns + penalty
+        gradient = columns.T @ (guess - hits) + penalty * (values - start)
+        hessian = (columns * (guess * (1 - guess))[:, None]).T @ columns + penalty * np.eye(len(start))
         step = np.linalg.solve(hessian, gradient)
-        values -= np.clip(step, -1, 1)
+        while (reached := loss_at(values - step)) > loss and np.abs(step).max() > 1e-6:
+            step /= 2
+        values, loss = values - step, min(loss, reached)
         if np.abs(step).max() < 1e-6:
             break
     return values.tolist()

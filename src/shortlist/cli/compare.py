@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import drop_leaks_option, reading_options
+from shortlist.cli.reading import drop_leaks_option, reading_options, unseen_option
 from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
@@ -39,6 +39,7 @@ POSITIVE = click.FloatRange(0, min_open=True)
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
 @drop_leaks_option
+@unseen_option
 @click.option("--robustness", is_flag=True, help="Also predict perturbed test texts.")
 @click.option(
     "--latency-texts",
@@ -53,7 +54,13 @@ POSITIVE = click.FloatRange(0, min_open=True)
 @click.option("-b", default=1.5, show_default=True, help="Parameter B of the propensity model.")
 @reading_options
 def compare(
-    recipes: tuple[str, ...], peers: tuple[str, ...], ablations: tuple[str, ...], a: float, b: float, **settings: Any
+    recipes: tuple[str, ...],
+    peers: tuple[str, ...],
+    ablations: tuple[str, ...],
+    unseen: Any,
+    a: float,
+    b: float,
+    **settings: Any,
 ) -> None:
     """Train recipes and other tools on SOURCE, and compare them on its test part.
 
@@ -84,7 +91,7 @@ def compare(
     )
     out = Path(settings["out"])
     summary = run(
-        Settings(entries=entries, convention=Convention(a=a, b=b), **settings),
+        Settings(entries=entries, convention=Convention(unseen, a, b), **settings),
         on_summary=lambda summary: write_comparison(summary, out),
     )
     click.echo((out / "table.md").read_text())

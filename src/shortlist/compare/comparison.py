@@ -116,7 +116,7 @@ class _Comparison:
         self.threads = settings.threads or int(self.machine["cores"])
         self.limits = {"minutes": settings.minutes, "memory_gb": settings.memory_gb or 0.0}
         self.perturbations = PERTURBATIONS if settings.robustness and splits.test.features is None else ()
-        facts = splits.facts()
+        facts = splits.facts(settings.convention.unseen)
         self.data_fingerprint = facts["fingerprint"]
         stored = store.read_json(DATA)
         if stored is not None and stored.get("fingerprint") != self.data_fingerprint:

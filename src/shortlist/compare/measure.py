@@ -20,6 +20,7 @@ from shortlist.evaluation.bootstrap import percentile_interval, resample, two_si
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error
 from shortlist.evaluation.filters import is_filtered
 from shortlist.evaluation.metrics import per_text
+from shortlist.evaluation.overlap import Unseen
 
 KS = (1, 3, 5)
 METRICS = tuple(f"{family}@{k}" for family in ("P", "N", "PSP", "PSN", "R") for k in KS)
@@ -27,13 +28,14 @@ PERTURBED_METRICS = tuple(f"{family}@{k}" for family in ("P", "PSP") for k in KS
 
 
 class Convention(msgspec.Struct, frozen=True):
-    """How predictions are measured. Labels that do not occur in training are always ignored."""
+    """How predictions are measured. `unseen` says whether labels that do not occur in training count."""
 
+    unseen: Unseen = "count"
     a: float = 0.55
     b: float = 1.5
     resamples: int = 1000
     seed: int = 0
-    version: int = 3  # of this module; entries of another version are measured again
+    version: int = 4  # of this module; entries of another version are measured again
 
 
 def measure(
@@ -49,7 +51,7 @@ def measure(
     entry.intervals = {name: percentile_interval(values) for name, values in resampled.items()}
     entry.ceilings = {name: found.ceilings[name] for name in METRICS}
     entry.by_quantile = contributions(found)
-    entry.calibration |= _calibration(predictions["ids"], predictions["scores"], splits)
+    entry.calibration |= _calibration(predictions["ids"], predictions["scores"], splits, convention)
     for kind in PERTURBATIONS:
         if f"{kind}.ids" in predictions:
             perturbed = _evaluate(predictions[f"{kind}.ids"], splits, convention)
@@ -67,26 +69,28 @@ def contributions(found: Evaluation) -> list[dict[str, Any]]:
 
 
 def _evaluate(ids: np.ndarray, splits: Splits, convention: Convention) -> Evaluation:
-    train, test = splits.train, splits.test
+    truth = splits.truth
+    frequencies = splits.train.label_frequencies
     return evaluate(
         ids,
-        test.labels,
-        train=(train.label_frequencies, len(train)),
+        truth.labels,
+        train=(np.pad(frequencies, (0, truth.n_labels - len(frequencies))), len(splits.train)),
         k=KS,
-        filter_pairs=test.filter_pairs,
-        unseen="ignore",
+        filter_pairs=truth.filter_pairs,
+        unseen=convention.unseen,
         a=convention.a,
         b=convention.b,
     )
 
 
-def _calibration(ids: np.ndarray, scores: np.ndarray, splits: Splits) -> dict[str, Any]:
+def _calibration(ids: np.ndarray, scores: np.ndarray, splits: Splits, convention: Convention) -> dict[str, Any]:
     """How scores relate to precision on the test texts, if they can be probabilities."""
-    test, ids, scores = splits.test, ids[:, : max(KS)], scores[:, : max(KS)]
+    test = splits.truth if convention.unseen == "count" else splits.test
+    ids, scores = ids[:, : max(KS)], scores[:, : max(KS)]
     counts = (ids >= 0) & (test.labels.counts > 0)[:, None]
     if test.filter_pairs is not None:
         counts &= ~is_filtered(ids, test.filter_pairs)
-    return reliability_and_error(scores[counts], is_relevant(ids, test.labels, splits.train.n_labels)[counts])
+    return reliability_and_error(scores[counts], is_relevant(ids, test.labels, test.n_labels)[counts])
 
 
 def best_systems(scores: Mapping[str, Mapping[str, float]]) -> dict[str, str]:

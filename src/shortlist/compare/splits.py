@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from shortlist.data.read import parts_of, read
 from shortlist.data.split import split
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.filters import places_needed
-from shortlist.evaluation.overlap import Overlap, find_leaks
+from shortlist.evaluation.overlap import Overlap, Unseen, find_leaks
 from shortlist.files import write_folder_atomically
 from shortlist.lazy import sparse
 from shortlist.text import TfIdf, Tokenizer, Vocabulary
@@ -78,9 +79,16 @@ class Splits:
         if not len(kept.values):
             raise DataError(f"{source}: no label of the test part occurs in the train part.")
         frequencies = train.relabelled(test.label_names).label_frequencies
-        overlap = Overlap.count(test.labels, frequencies, leaks, "ignore", drop_leaks)
+        overlap = Overlap.count(test.labels, frequencies, leaks, "count", drop_leaks)
         unseen_texts = int(np.count_nonzero((kept.counts == 0) & (test.labels.counts > 0)))
         return Splits(path.resolve().name, train, known, is_random, overlap, unseen_texts, test)
+
+    @cached_property
+    def truth(self) -> Dataset:
+        """The test part over the training labels and, behind them, those that do not occur in training."""
+        known = self.train.label_index
+        others = [name for name in self.test_as_given.label_names if name not in known]
+        return self.test_as_given.relabelled([*self.train.label_names, *others])
 
     def fingerprint(self) -> str:
         """A hash of everything that a system learns from or is measured on."""
@@ -108,24 +116,26 @@ class Splits:
         """The test texts, perturbed in one of the ways of `PERTURBATIONS`."""
         return perturb(self.test.texts, kind, seed)
 
-    def facts(self) -> dict[str, Any]:
-        """What the summary says about the data."""
+    def facts(self, unseen: Unseen = "count") -> dict[str, Any]:
+        """What the summary says about the data; `unseen`: whether labels that do not occur in training count."""
         train, test = self.train, self.test
+        counted = self.truth if unseen == "count" else test
         n_labels = int(np.count_nonzero(train.label_frequencies))
         return {
             "name": self.name,
             "fingerprint": self.fingerprint(),
             "train_texts": len(train),
             "test_texts": len(test),
-            "test_texts_that_count": int(np.count_nonzero(test.labels.counts)),
+            "test_texts_that_count": int(np.count_nonzero(counted.labels.counts)),
             "test_part": "split off at random" if self.is_random else "as given",
             "unseen_in_training": {
                 "labels": self.overlap.unseen_labels,
                 "pairs": self.overlap.unseen_pairs,
                 "texts": self.unseen_texts,
+                "counted": unseen == "count",
             },
             "leaks": self.overlap.leaks,
-            "notes": self.overlap.notes(),
+            "notes": replace(self.overlap, unseen=unseen).notes(),
             "labels": n_labels,
             "labels_per_text": float(train.labels.counts.mean()),
             "texts_per_label": len(train.labels.values) / n_labels,

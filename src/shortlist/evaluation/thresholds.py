@@ -21,6 +21,7 @@ from shortlist.tables import Table, Tabular
 GRID = (np.arange(1001) / 1000).astype(np.float32)
 MIN_PREDICTIONS = 50  # at or above a threshold; and of a label, for a threshold of its own
 MIN_PREDICTIONS_OF_LABEL = 10  # at or above the label's own threshold
+SHRINKAGE = 100  # the common threshold counts as much as this many predictions of a label
 N_PARTS = 5  # a threshold is measured on one of them and chosen on the others
 STEPS = (0.1, 0.05, 0.02, 0.01)  # of the thresholds in a table
 MAX_SHOWN = 0.95
@@ -210,7 +211,7 @@ def choose_threshold(judged: Judged, goal: Goal, label_names: Sequence[str], per
     if per_label and not goal.by_label:
         raise OptionError("thresholds of labels are chosen for a precision or for costs; leave per_label out")
     choice = _choose(judged, goal)
-    own = _choose_of_labels(judged, goal) if per_label and choice.reached else {}
+    own = _choose_of_labels(judged, goal, choice) if per_label and choice.reached else {}
     row = threshold_row(judged, float(f"{GRID[choice.place]:.3f}"), goal)
     rows = [threshold_row(judged, min_score, goal) for min_score in shown_thresholds(judged)]
     rows = sorted([*(one for one in rows if one.min_score != row.min_score), row], key=lambda one: one.min_score or 0)
@@ -312,10 +313,11 @@ def _choose_by_label(scores: np.ndarray, right: np.ndarray, goal: Goal, least: i
     return Choice(int(enough[0]), True) if len(enough) else Choice(int(np.argmax(precision)), False)
 
 
-def _choose_of_labels(judged: Judged, goal: Goal) -> dict[int, int]:
+def _choose_of_labels(judged: Judged, goal: Goal, choice: Choice) -> dict[int, int]:
     """The thresholds (places in the grid) of labels with enough predictions.
 
-    A label that cannot reach the precision gets the threshold at which it is most precise.
+    A label that cannot reach the precision gets the threshold at which it is most precise. Few predictions say little,
+    so each is drawn towards the common threshold.
     """
     ids, scores, right = (array[judged.present] for array in (judged.ids, judged.scores, judged.right))
     order = np.argsort(ids, kind="stable")
@@ -324,7 +326,8 @@ def _choose_of_labels(judged: Judged, goal: Goal) -> dict[int, int]:
     for label, start, count in zip(labels.tolist(), starts.tolist(), counts.tolist(), strict=True):
         if count >= MIN_PREDICTIONS:
             rows = order[start : start + count]
-            own[label] = _choose_by_label(scores[rows], right[rows], goal, MIN_PREDICTIONS_OF_LABEL).place
+            place = _choose_by_label(scores[rows], right[rows], goal, MIN_PREDICTIONS_OF_LABEL).place
+            own[label] = round((count * place + SHRINKAGE * choice.place) / (count + SHRINKAGE))
     return own
 
 
@@ -365,7 +368,7 @@ def _fresh(judged: Judged, goal: Goal, per_label: bool) -> tuple[Interval, Inter
             choice = _choose(chosen_on, goal)
         except DataError:  # too few texts
             return None
-        own = _choose_of_labels(chosen_on, goal) if per_label else {}
+        own = _choose_of_labels(chosen_on, goal, choice) if per_label else {}
         passing = _passing(measured_on, choice, own)
         n_answered += int(passing.any(axis=1).sum())
         n_labels += int(passing.sum())

@@ -14,6 +14,8 @@ from shortlist.kernels.top_k import insert_best
 
 # Words that more names have say too little to be worth the time.
 MAX_NAMES_PER_WORD = 1000
+# Log-odds of labels of a training text with the same words, at least (88 %), and of all other labels then, at most.
+KNOWN_ABOVE, OTHERS_BELOW = 2.0, 1.9
 NAME_SCALE = np.float32(1 / 255)
 
 
@@ -93,9 +95,19 @@ def gather_evidence(
                 names[text, i], known[text, i] = sums[slot], is_known[slot]
 
 
+@kernel(inline="always")
+def _softplus(x):
+    """log(1 + e^x): x where it is large, and never below 0."""
+    return max(x, 0) + math.log1p(math.exp(-abs(x)))
+
+
 @kernel
 def evidence_odds(ids, probabilities, word_scores, names, known, is_known, frequencies, weights, surest, odds):
-    """The weighted sum of all evidence for each candidate (see `Mixture`); −∞ where there is none."""
+    """The weighted sum of all evidence for each candidate (see `Mixture`); −∞ where there is none.
+
+    Labels of a text with the same words always come first: they stay above a bound, and all others below it. Far from
+    the bound nothing changes, so that scores remain probabilities.
+    """
     first, words, name, same_name, frequency, first_rare, words_rare, own, other, bias = weights
     for text in range(len(ids)):
         for i in range(ids.shape[1]):
@@ -107,6 +119,8 @@ def evidence_odds(ids, probabilities, word_scores, names, known, is_known, frequ
             sum_ = (first + first_rare * common) * math.log(probability / (1 - probability)) + bias
             sum_ += (words + words_rare * common) * word_scores[text, i] + frequency * common
             sum_ += name * names[text, i] + same_name * names[text, i] ** 4
-            if is_known[text]:
-                sum_ += own if known[text, i] else other
+            if is_known[text] and known[text, i]:
+                sum_ = KNOWN_ABOVE + _softplus(sum_ + own - KNOWN_ABOVE)
+            elif is_known[text]:
+                sum_ = OTHERS_BELOW - _softplus(OTHERS_BELOW - sum_ - other)
             odds[text, i] = sum_

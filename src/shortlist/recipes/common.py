@@ -45,9 +45,9 @@ DROPOUT = fraction(
 )
 VALIDATION_FRACTION = fraction(
     "validation_fraction",
-    lambda size: min(max(0.05, min(0.1, 500 / size.n_texts)), 5000 / size.n_texts),
+    lambda size: min(max(0.05, min(0.1, 800 / size.n_texts)), 5000 / size.n_texts),
     "share of the texts that is held out: they decide what counts how much, and show what scores mean",
-    "0.05; more, up to 0.1, where that is less than 500 texts; at most 5,000 texts",
+    "0.05; more, up to 0.1, where that is less than 800 texts; at most 5,000 texts",
 )
 MAX_TAIL_LOSS = Option(
     "max_tail_loss",

@@ -25,8 +25,6 @@ from shortlist.text.features import Words
 
 PAGE = 1 << 16
 N_MORE = 20  # candidates by name, or by texts with the same words, beside those of the classifier
-# Log-odds by which labels of a training text with the same words are ahead of others: more than all other evidence.
-KNOWN_FIRST = 40.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,8 @@ class Mixture:
     known            for labels of a training text with the same words
     other            for all other labels, where there is such a text
 
-    The defaults count only where too few texts could be held out.
+    Labels of a training text with the same words come first in any case (see `evidence_odds`). The defaults count only
+    where too few texts could be held out.
     """
 
     first: float = 0.6
@@ -54,7 +53,7 @@ class Mixture:
     first_frequency: float = 0.0
     words_frequency: float = 0.0
     known: float = 4.0
-    other: float = 4.0 - KNOWN_FIRST
+    other: float = -4.0
     bias: float = 0.4
 
     def log_odds(

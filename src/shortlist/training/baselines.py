@@ -38,4 +38,5 @@ def centroids(build: Build) -> None:
     if len(data.held_out):
         rows = rows[: len(data.labels)]
         before = SparseClassifier.of_rows(label_centroids(rows, data.labels, data.n_labels, options.threads, most))
-        build.held_out_ranked = replace(build.pipeline, classifier=before).rank(data.held_out_raw, RANKS)
+        pipeline = replace(build.pipeline, classifier=before)
+        build.held_out_ranked = pipeline.first_rank(data.held_out_inputs, RANKS, pipeline.candidates.n_searched)

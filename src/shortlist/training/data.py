@@ -40,7 +40,7 @@ class TrainingData:
     texts, labels      the training part; with `label_texts`, the names of labels are further texts
     inputs             what an encoder takes: word ids; word pieces, for a transformer; columns with weights, of sparse
                        features; or dense features
-    held_out_…         the same for the held-out part
+    held_out_…         the same for the held-out part, as a new text is read: without words that occur nowhere else
     names, name_ids    the names of labels that are words and not codes, and their word ids; `named` are these labels
     label_frequencies  of the training part, without names; so is `n_train`
     """
@@ -62,6 +62,8 @@ class TrainingData:
             log.info("learning from the names of %s labels, too", f"{len(learnt):,}")
             self.texts, self.inputs, self.labels = with_names(self, learnt)
         self._words, self._held_out_words = self.inputs, self.held_out_inputs
+        if isinstance(self.vocabulary, Vocabulary):
+            self.held_out_inputs = self.held_out_known_ids
         if "transformer" in options:
             pieces = read_pieces(options.transformer, options.max_words)
             self.inputs, self.held_out_inputs = pieces.encode(self.texts), pieces.encode(self.held_out_texts)
@@ -74,8 +76,24 @@ class TrainingData:
 
     @property
     def held_out_ids(self) -> Ragged:
+        """All words of the held-out texts, for what learns from these, too."""
         assert isinstance(self._held_out_words, Ragged)
         return self._held_out_words
+
+    @cached_property
+    def held_out_known_ids(self) -> Ragged:
+        """The words of the held-out texts as of new texts: without those that occur nowhere else."""
+        if not isinstance(self.vocabulary, Vocabulary):
+            return self.held_out_ids
+        return self.held_out_ids.keep(self.is_learnt_word[self.held_out_ids.values])
+
+    @cached_property
+    def is_learnt_word(self) -> np.ndarray:
+        """Which words of the vocabulary, which has those of held-out texts, too, occur in training texts or names."""
+        is_learnt = np.bincount(self.word_ids.values, minlength=self.n_words) > 0
+        names = self.name_ids.take(np.flatnonzero(self.label_frequencies[self.named]))
+        is_learnt[names.values] = True
+        return is_learnt
 
     @property
     def n_labels(self) -> int:
@@ -103,11 +121,10 @@ class TrainingData:
         return (sparse.csr_array(features) if sparse.issparse(features) else np.asarray(features))[self.held_out]
 
     def held_out_known_share(self) -> np.ndarray:
-        """The share of each held-out text's words that occur in training texts: the vocabulary has all of them."""
+        """The share of each held-out text's words that are known from elsewhere: see `is_learnt_word`."""
         if not isinstance(self.vocabulary, Vocabulary) or not len(self.vocabulary):
             return np.ones(len(self.held_out))
-        seen = np.bincount(self.word_ids.values, minlength=self.n_words) > 0
-        return self.vocabulary.known_share(self.held_out_texts, seen)
+        return self.vocabulary.known_share(self.held_out_texts, self.is_learnt_word)
 
     @cached_property
     def tfidf(self) -> TfIdf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import numpy as np
 
@@ -11,13 +11,14 @@ from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
+from shortlist.labels.centroids import label_centroids
 from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
-from shortlist.stages.reranker import KNOWN_FIRST, Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
@@ -47,10 +48,13 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
     idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
 
-    def about_labels(labels: Ragged) -> Arrays:
+    def about_labels(labels: Ragged, held_out_rows: sparse.csr_array | None = None) -> Arrays:
         counts = np.bincount(labels.values, minlength=n_labels)
         frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
-        return {**names_index(data, features, counts > 0), "frequencies": frequencies}
+        names = names_of(data, features, counts > 0)
+        if held_out_rows is not None and reranker.mixture.names > 0:  # else their texts would count against them
+            names = sparse.csr_array(names + texts_of_late_labels(data, held_out_rows))
+        return {**index_names(names), "frequencies": frequencies}
 
     def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
         return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
@@ -80,7 +84,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     if not len(data.held_out):
         return reranker
     ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
-    evidence = reranker.gather(data.held_out_raw, data.held_out_ids, ids)
+    evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, ids)
 
     def with_more(texts: np.ndarray) -> Ranking:
         encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
@@ -98,12 +102,12 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
-    about = about_labels(labels)
+    held_out_rows = features.transform(data.held_out_raw, data.held_out_ids)
+    about = about_labels(labels, held_out_rows)
     new = np.bincount(data.held_out_labels.values, minlength=n_labels)
     is_wanted = (new > 0) & (new >= MIN_HELD_OUT_SHARE * np.bincount(labels.values, minlength=n_labels))
     if is_wanted.any():
-        held_out_rows = (evidence.rows.weights, evidence.rows.values, evidence.rows.indptr)
-        rows = sparse.vstack([rows, sparse.csr_array(held_out_rows, shape=(len(ids), rows.shape[1]))], format="csr")
+        rows = sparse.vstack([rows, held_out_rows], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
         every = np.concatenate([_padded(some, width, -1) for some in (candidates, ids)])
         weights = with_new(weights, learn(rows, labels, about, every, is_wanted), is_wanted)
@@ -119,8 +123,8 @@ def lexical_features(data: TrainingData) -> LexicalFeatures:
     return LexicalFeatures.fit(texts, data.vocabulary, word_ids)
 
 
-def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> Arrays:
-    """The names of labels that are learnt, by their lexical features.
+def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> sparse.csr_array:
+    """The lexical features of the names of labels that are learnt, one row per label.
 
     The others occur in held-out texts only. A label that is known by name and never seen would give itself away there.
     """
@@ -131,14 +135,26 @@ def names_index(data: TrainingData, features: LexicalFeatures, is_learnt: np.nda
     of_labels = np.zeros(data.n_labels, np.int64)
     of_labels[data.named[named]] = np.diff(names.indptr)
     indptr = counts_to_indptr(of_labels)
-    return index_names(sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features)))
+    return sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features))
+
+
+def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:
+    """The centroids of labels without a name that occur in held-out texts only; the rows of all others are empty.
+
+    The classifier has no row for such a label, and the candidates no centre. Its texts make it a candidate, as names do
+    for other labels. (Beside a name they do harm: docs/lab-book.md.)
+    """
+    labels, is_late = data.held_out_labels, data.label_frequencies == 0
+    is_late[data.named] = False
+    late = labels.keep(is_late[labels.values])
+    return label_centroids(held_out_rows, late, data.n_labels)
 
 
 def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
     """The labels of the training texts by their words, and of held-out texts; each name is one more text."""
     if not isinstance(data.vocabulary, Vocabulary):
         return nothing_taught()  # features are no texts
-    is_learnt = data.label_frequencies[data.named] > 0  # as in `names_index`
+    is_learnt = data.label_frequencies[data.named] > 0  # as in `names_of`
     names = np.flatnonzero(is_learnt | held_out)
     parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
     parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
@@ -158,7 +174,7 @@ def fit_mixture(
     """The weights, by logistic regression on the candidates of held-out texts, or of some of them.
 
     Labels of a text with the same words always come first, whatever the regression says of how probable they are: what
-    was taught is known. It says little, because few held-out texts have such a text.
+    was taught is known. It says little of that, because few held-out texts have such a text.
     """
     hits = is_relevant(evidence.ids, labels, reranker.n_labels)
     there = np.zeros(evidence.ids.shape, bool)
@@ -169,8 +185,7 @@ def fit_mixture(
     other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
     named = evidence.names[there]
     columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
-    mixture = Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture(other=-4.0)))))
-    return replace(mixture, other=min(mixture.other, mixture.known - KNOWN_FIRST))
+    return Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
 
 
 def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:

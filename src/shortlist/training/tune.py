@@ -14,7 +14,7 @@ from shortlist.stages.calibration import Calibration
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
-from shortlist.training.calibrate import fit_calibration
+from shortlist.training.calibrate import ANY_SCORES, RERANKED, Prior, fit_calibration
 
 log = logging.getLogger("shortlist")
 
@@ -27,6 +27,7 @@ RANKS = TAIL_CANDIDATES  # labels per held-out text that are ranked
 CALIBRATED_RANKS = 5  # labels per text whose scores are calibrated
 TAILS = [step / 10 for step in range(11)]
 MAX_TAIL_LOSS = 0.5  # points of P@1, for recipes without the option
+LOSS_DOUBT = 0.4  # standard error of an expected loss, as a share of it: calibration is not exact
 MAX_8_BIT_LOSS = 0.2  # points of P@1 without a warning
 
 
@@ -48,7 +49,8 @@ def tune(model: Model, build: Build) -> None:
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids[:, :CALIBRATED_RANKS]).items()}
     known = data.held_out_known_share()
-    model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build)
+    prior = RERANKED if isinstance(model.pipelines[0].reranker, Reranker) else ANY_SCORES
+    model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build, prior)
     probabilities = model.calibrated(data.held_out_raw, np.where(ids >= 0, scores, 0))
     model.facts["tail_choice"] = choose_tail(ids, scores, probabilities, build)
     model.tail_ranking = model.tail_ranking.with_auto(model.facts["tail_choice"]["tail"])
@@ -59,12 +61,12 @@ def tune(model: Model, build: Build) -> None:
 
 
 def calibrate(
-    ids: np.ndarray, scores: np.ndarray, known: np.ndarray, build: Build
+    ids: np.ndarray, scores: np.ndarray, known: np.ndarray, build: Build, prior: Prior
 ) -> tuple[Calibration | None, dict[str, Any]]:
     """A calibration fitted on the labels predicted for held-out texts, and what to say of it in the card."""
     scores = np.where(ids >= 0, scores, 0)
     hits = is_relevant(ids, build.data.held_out_labels, build.data.n_labels)[:, :CALIBRATED_RANKS]
-    calibration, errors, calibrated = fit_calibration(scores, hits, known)
+    calibration, errors, calibrated = fit_calibration(scores, hits, known, prior)
     there = ids[:, :CALIBRATED_RANKS] >= 0
     facts = {
         "method": "none" if calibration is None else calibration.method,
@@ -110,7 +112,7 @@ def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, 
     """The tail with the best PSP@1 on held-out texts that costs at most `max_tail_loss` points of P@1; the curve.
 
     On few texts, the hits alone say little about the loss. So what the probabilities of the labels that come first
-    promise may not fall by more, either, and the card has the standard error of the loss.
+    promise may not fall by more, either, not even by a standard error more; the card has that of the hits.
     """
     data, allowed = build.data, build.options.get("max_tail_loss", MAX_TAIL_LOSS)
     ranking = TailRanking.of_frequencies(data.label_frequencies, data.n_train)  # held-out texts do not count
@@ -125,9 +127,10 @@ def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, 
             "loss": float(lost.mean()),
             "standard_error": float(lost.std() / np.sqrt(len(lost))),
             "expected_loss": float(expected.mean()),
+            "expected_at_most": float((1 + LOSS_DOUBT) * expected.mean() + expected.std() / np.sqrt(len(lost))),
         }
         curve.append({"tail": tail, **loss, **data.measure(np.take_along_axis(ids, order, axis=1))})
-    affordable = [point for point in curve if max(point["loss"], point["expected_loss"]) <= allowed]
+    affordable = [point for point in curve if max(point["loss"], point["expected_at_most"]) <= allowed]
     best = max(affordable, key=lambda point: point["PSP@1"])
     log.info("tail=auto is %.1f", best["tail"])
     names = ("tail", "P@1", "PSP@1", "P@5", "PSP@5", "loss", "standard_error", "expected_loss")
