@@ -188,6 +188,7 @@ def parallel_kernel(rows: str = "", bounds: str = "", n_shares: int = 0, minimum
             n = n_shares or len(arguments[place]) - bool(bounds)
             run_ranges(serial, n, minimum, *arguments)
 
+        parallel.kernel = serial  # type: ignore[attr-defined]
         parallel.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
         return parallel
 
