@@ -2,28 +2,33 @@
 
 #include "native.h"
 
-enum { FEW = 32, MAX_NAMES_PER_WORD = 1000 };
+enum { MAX_NAMES_PER_WORD = 1000, PAGE = 1 << 16 };
 
-/* The score of one label, from the words of a text; both are sorted. */
-static float score_label(const int32_t *words, const float *values, int64_t n_words, const int64_t *starts,
-                         const uint16_t *label_words, const int8_t *weights) {
+/* Where a word is among sorted words, or would be. */
+static int64_t find_word(const uint16_t *words, int64_t low, int64_t high, uint16_t word) {
+    while (low < high) {
+        int64_t middle = (low + high) >> 1;
+        if (words[middle] < word) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The sum of weight times value over the words that a label and a text have on the same page; both are sorted. `marked`
+has a bit for every word of the text: most words of a label are not in it, and a bit tells so at once. */
+static float score_page(const uint16_t *own, const float *values, int64_t n_own, const uint16_t *label_words,
+                        const int8_t *weights, int64_t n, const uint64_t *marked) {
     float score = 0;
-    int32_t page = -1;
-    int64_t low = 0, last = 0;
-    for (int64_t p = 0; p < n_words; p++) {
-        if (words[p] >> 16 != page) {
-            page = words[p] >> 16;
-            low = starts[page], last = starts[page + 1];
+    if (n > 16 * n_own) { /* a long list: look the words of the text up in it */
+        for (int64_t i = 0, at = 0; i < n_own && at < n; i++) {
+            at = find_word(label_words, at, n, own[i]);
+            if (at < n && label_words[at] == own[i]) score += weights[at] * values[i];
         }
-        uint16_t word = words[p] & 0xFFFF;
-        int64_t high = last;
-        while (high - low > FEW) {
-            int64_t middle = (low + high) >> 1;
-            if (label_words[middle] < word) low = middle + 1;
-            else high = middle;
-        }
-        while (low < high && label_words[low] < word) low++;
-        if (low < last && label_words[low] == word) score += weights[low] * values[p];
+        return score;
+    }
+    for (int64_t at = 0; at < n; at++) {
+        uint16_t word = label_words[at];
+        if (marked[word >> 6] >> (word & 63) & 1) score += weights[at] * values[find_word(own, 0, n_own, word)];
     }
     return score;
 }
@@ -40,27 +45,42 @@ static int64_t score_candidates(const Argument *arguments) {
     ARRAY(const float, biases, 10);
     ARRAY(const int32_t, candidates, 11);
     ARRAY(float, scores, 12);
-    for (int64_t text = arguments[0].integer; text < arguments[1].integer; text++) {
+    enum { AHEAD = 8 };
+    uint64_t *marked = calloc(PAGE / 64, sizeof *marked);
+    uint16_t *own = malloc((arguments[3].n + 1) * sizeof *own);
+    for (int64_t text = arguments[0].integer; marked && own && text < arguments[1].integer; text++) {
         const int32_t *labels = candidates + text * k;
+        float *sums = scores + text * k;
         for (int64_t i = 0; i < k; i++) { /* labels lie anywhere in memory: fetch many at a time */
             if (labels[i] >= 0) __builtin_prefetch(starts + labels[i] * n_pages);
+            sums[i] = 0;
+        }
+        for (int64_t first = indptr[text], last; first < indptr[text + 1]; first = last) {
+            int32_t page = words[first] >> 16;
+            for (last = first; last < indptr[text + 1] && words[last] >> 16 == page; last++) {
+                own[last - first] = words[last] & (PAGE - 1);
+                marked[own[last - first] >> 6] |= (uint64_t)1 << (own[last - first] & 63);
+            }
+            for (int64_t i = 0; i < k; i++) {
+                if (labels[i] < 0) continue;
+                int64_t at = starts[labels[i] * n_pages + page], n = starts[labels[i] * n_pages + page + 1] - at;
+                if (i + AHEAD < k && labels[i + AHEAD] >= 0) {
+                    int64_t next = starts[labels[i + AHEAD] * n_pages + page];
+                    __builtin_prefetch(label_words + next);
+                    __builtin_prefetch(label_words + next + 32);
+                    __builtin_prefetch(weights + next);
+                }
+                sums[i] += score_page(own, values + first, last - first, label_words + at, weights + at, n, marked);
+            }
+            for (int64_t i = 0; i < last - first; i++) marked[own[i] >> 6] = 0;
         }
         for (int64_t i = 0; i < k; i++) {
-            if (labels[i] < 0) continue;
-            int64_t first = starts[labels[i] * n_pages], last = starts[(labels[i] + 1) * n_pages];
-            for (int64_t at = first; at < last && at < first + 128; at += 32) __builtin_prefetch(label_words + at);
-            __builtin_prefetch(weights + first);
-        }
-        for (int64_t i = 0; i < k; i++) {
-            int64_t label = labels[i], first = indptr[text];
-            scores[text * k + i] =
-                label < 0 ? -INFINITY
-                          : biases[label] + scales[label] * score_label(words + first, values + first,
-                                                                        indptr[text + 1] - first,
-                                                                        starts + label * n_pages, label_words, weights);
+            sums[i] = labels[i] < 0 ? -INFINITY : biases[labels[i]] + scales[labels[i]] * sums[i];
         }
     }
-    return 0;
+    int64_t failed = marked && own ? 0 : -1;
+    free(marked), free(own);
+    return failed;
 }
 
 static int64_t hash_bags(const Argument *arguments) {
