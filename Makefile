@@ -51,11 +51,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
 
-$(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
+# Installing compiles the kernels in C.
+NATIVE = hatch_build.py $(wildcard src/shortlist/kernels/native/*)
+
+$(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,serve]" -r demo/requirements.txt
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt | $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
 	touch $@ $(VENV)/.demo
 

@@ -130,17 +130,21 @@ def percentiles(predict_one, texts):
 def run_peers(python, data, n_texts, folder):
     """Train other tools and measure them, as `shortlist compare` does."""
     splits = Splits.read(str(data), seed=0)
+    measured = {name: measure_peer(name, python, splits, n_texts, folder) for name in PEERS}
+    return [
+        {"": name, "p50 ms": round(m["ms_p50"], 3), "p99 ms": round(m["ms_p99"], 3)} for name, m in measured.items()
+    ]
+
+
+def measure_peer(name, python, splits, n_texts, folder):
+    """Train another tool in a process of its own and measure it, as `shortlist compare` does."""
     write_peer_data(folder / "data", splits, (), n_texts, 0)
-    results = []
-    for name in PEERS:
-        work = folder / name
-        work.mkdir()
-        job = {"folder": str(work), "peer_data": str(folder / "data"), "k": splits.k, "threads": 2, "seed": 0}
-        (work / "job.json").write_text(json.dumps(job | {"perturbations": []}))
-        subprocess.run([python, str(RUN_PEER), name, str(work / "job.json")], check=True, stdout=sys.stderr)
-        measured = json.loads((work / "measured.json").read_text())
-        results.append({"": name, "p50 ms": round(measured["ms_p50"], 3), "p99 ms": round(measured["ms_p99"], 3)})
-    return results
+    work = folder / name
+    work.mkdir()
+    job = {"folder": str(work), "peer_data": str(folder / "data"), "k": splits.k, "threads": 2, "seed": 0}
+    (work / "job.json").write_text(json.dumps(job | {"perturbations": [], "options": {}}))
+    subprocess.run([python, str(RUN_PEER), name, str(work / "job.json")], check=True, stdout=sys.stderr)
+    return json.loads((work / "measured.json").read_text())
 
 
 def measure_bulk(model, texts, search_effort):

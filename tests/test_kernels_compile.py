@@ -52,7 +52,7 @@ sys.path.insert(0, sys.argv[1])
 from adding import add
 print("ready", flush=True)
 add(1, 2) if sys.argv[2] == "int" else add(1.0, 2.0)
-print(sum(add.stats.cache_hits.values()))
+print(sum(add.compiled.stats.cache_hits.values()))
 """
 
 
@@ -87,9 +87,10 @@ KERNEL = """
 import numba, numpy as np
 from shortlist.kernels import random
 from shortlist.kernels.compile import private_cache
+random.mix(np.uint64(1))
 assert private_cache.cache_info().currsize == 1  # numba found no place of its own
 assert numba.config.CACHE_DIR == ""
-print(random.mix(np.uint64(1)), random.mix.stats.cache_hits[random.mix.signatures[0]])
+print(random.mix(np.uint64(1)), random.mix.compiled.stats.cache_hits[random.mix.compiled.signatures[0]])
 """
 
 

@@ -207,6 +207,14 @@ def several_centres():
 
 
 class TestNearestLabels:
+    def test_what_was_found_is_not_searched_again(self, monkeypatch):
+        built = new_nearest()
+        found, ids = built.stage.find(built.queries, ALL_CELLS), np.tile(np.arange(15), (20, 1))
+        searched_again = built.stage.evidence(built.queries, ids, ALL_CELLS)
+        monkeypatch.setattr(NearestLabels, "find", None)
+        for one, other in zip(built.stage.evidence(built.queries, ids, ALL_CELLS, found), searched_again, strict=True):
+            assert np.array_equal(one, other)
+
     @pytest.mark.parametrize("k", [1, 4, 15, 40])
     @pytest.mark.parametrize(
         "kind", [{}, {"vote_weight": 1.0}, {"vote_weight": 0.0}, {"votes": False}, {"n_neighbours": 500}]

@@ -38,7 +38,7 @@ class Ragged:
     @property
     def counts(self) -> np.ndarray:
         """The number of values in each row."""
-        return np.diff(self.indptr)
+        return self.indptr[1:] - self.indptr[:-1]
 
     @property
     def row_ids(self) -> np.ndarray:

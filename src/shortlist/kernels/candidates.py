@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from shortlist.kernels.classifier import dots
-from shortlist.kernels.compile import FAST, kernel
-from shortlist.kernels.threads import parallel_kernel
+from shortlist.kernels.compile import FAST, kernel, native
+from shortlist.kernels.threads import parallel_kernel, run_ranges
 from shortlist.kernels.top_k import insert_best, top_k, top_k_sorted
 
 QUERIES_AT_ONCE = 512
@@ -42,20 +42,22 @@ def top_labels(begin, end, text_ptr, words, values, word_ptr, labels, weights, n
 
 
 @parallel_kernel(rows="queries", minimum=QUERIES_AT_ONCE // 2)
-def search_cells(begin, end, queries, cells, cell_scales, starts, values, scales, n_cells, ordered, places, cosines):
-    """The best vectors in the nearest cells of each query: their places and dot products; -1 and -inf for none.
-
-    If `ordered`, the best comes first; otherwise places are in no particular order.
-    """
+def search_cells(begin, end, queries, cells, cell_scales, starts, values, scales, n_cells, places, cosines):
+    """The best vectors in the nearest cells of each query: their places and dot products; -1 and -inf for none."""
     for first in range(begin, end, QUERIES_AT_ONCE):
         some = slice(first, min(first + QUERIES_AT_ONCE, end))
         _search_together(
-            queries[some], cells, cell_scales, starts, values, scales, n_cells, ordered, places[some], cosines[some]
+            queries[some], cells, cell_scales, starts, values, scales, n_cells, places[some], cosines[some]
         )
 
 
+def search_codes(queries, *arguments):
+    """As `search_cells`, by a first look at short codes (C only: see native/search.c)."""
+    run_ranges(native.search_codes, len(queries), QUERIES_AT_ONCE // 2, queries, *arguments)
+
+
 @kernel(fastmath=FAST)
-def _search_together(queries, cells, cell_scales, starts, values, scales, n_cells, ordered, places, cosines):
+def _search_together(queries, cells, cell_scales, starts, values, scales, n_cells, places, cosines):
     """Search cell by cell, so that a cell stays in the cache for all queries that visit it."""
     n_queries = len(queries)
     nearest = np.empty((n_queries, n_cells), np.int32)
@@ -95,9 +97,6 @@ def _search_together(queries, cells, cell_scales, starts, values, scales, n_cell
                 i += 1
             places[query, j] = starts[nearest[query, i]] + chosen[j] - bounds[query, i]
             cosines[query, j] = products[query, chosen[j]]
-        if ordered:
-            order = np.argsort(-cosines[query, :k], kind="mergesort")
-            places[query, :k], cosines[query, :k] = places[query, :k][order], cosines[query, :k][order]
         places[query, k:], cosines[query, k:] = -1, -np.inf
 
 

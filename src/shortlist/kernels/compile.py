@@ -1,4 +1,9 @@
-"""The decorator that compiles every kernel: numba without the GIL, with a cache on disk wherever one can be written."""
+"""Kernels: compiled by numba when first called, without the GIL and with a cache on disk wherever one can be written.
+
+The kernels that predictions need are also there in C (the folder `native`), compiled when the package is built:
+importing numba takes a third of a second, and compiling those kernels 20 seconds. Two kernels are there in C only:
+`code_vectors` and `search_codes`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,18 @@ import contextlib
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from numba import config, njit
+try:
+    from shortlist.kernels import _native as native  # type: ignore[attr-defined]
+except ImportError:  # not built, or for another processor
+    native = None
 
 try:
     import fcntl
@@ -23,25 +33,67 @@ except ImportError:  # Windows
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
+_compiling = threading.RLock()
+
+
+class Kernel:
+    """A function that is compiled when it is first called, or when another kernel that calls it is.
+
+    native  the same in C; None: there is none. It gives NotImplemented for arrays that it has no code for
+    """
+
+    def __init__(self, function: Callable, options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._options, self._compiled = function, options, None
+        self.native = getattr(native, function.__name__, None)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.native is not None:
+            result = self.native(*arguments)
+            if result is not NotImplemented:
+                return result
+        return self.compiled(*arguments)
+
+    @property
+    def compiled(self) -> Any:
+        """The same by numba."""
+        if self._compiled is None:
+            with _compiling:
+                self._compiled = self._compiled or _compile(self._function, self._options)
+        return self._compiled
+
+
 def kernel(function: Callable | None = None, **options: Any) -> Any:
+    """Make a kernel of a function. The options are those of `numba.njit`."""
+    return partial(Kernel, options=options) if function is None else Kernel(function, options)
+
+
+def _compile(function: Any, options: dict[str, Any]) -> Any:
     """Compile a function with `numba.njit(nogil=True, cache=True, **options)`.
 
     numba refuses to cache where neither the installation nor the home directory is writable. Then the cache is a
     private directory for temporary files, or, if that fails too, the function is compiled in every process.
     """
-    if function is None:
-        return partial(kernel, **options)
+    from numba import config, njit
+
+    # numba must see compiled functions where this one calls kernels.
+    called = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    compiled = {name: other.compiled for name, other in called.items() if isinstance(other, Kernel)}
+    own = FunctionType(function.__code__, function.__globals__ | compiled, function.__name__, function.__defaults__)
+    function = update_wrapper(own, function)
+    del function.__wrapped__
+    options = {"nogil": True, **options}
     with suppress(RuntimeError):
-        return _with_lock(njit(function, nogil=True, cache=True, **options))
+        return _with_lock(njit(function, cache=True, **options))
     directory = private_cache()
     if directory is not None:
         before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # type: ignore[attr-defined]
         try:
             with suppress(RuntimeError):
-                return _with_lock(njit(function, nogil=True, cache=True, **options))
+                return _with_lock(njit(function, cache=True, **options))
         finally:
             config.CACHE_DIR = before  # type: ignore[attr-defined]
-    return njit(function, nogil=True, **options)
+    return njit(function, **options)
 
 
 def _with_lock(dispatcher: Any) -> Any:

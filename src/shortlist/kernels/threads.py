@@ -40,7 +40,8 @@ class _Process:
     lock = threading.Lock()
     pool: ThreadPoolExecutor | None = None
     n_blas_users = 0
-    blas_threads: Sequence[int] = ()
+    blas_threads: Sequence[int] = ()  # before the first of them
+    blas_limit = 0
 
 
 _local = _Local()
@@ -89,8 +90,11 @@ class use_cores(use_threads):
             with _Process.lock:
                 if not _Process.n_blas_users:
                     _Process.blas_threads = [library.num_threads for library in _blas_libraries()]
+                    _Process.blas_limit = max(_Process.blas_threads, default=1)
                 _Process.n_blas_users += 1
-                _set_blas_threads([min(self._threads, library.num_threads) for library in _blas_libraries()])
+                if self._threads < _Process.blas_limit:
+                    _set_blas_threads([min(self._threads, before) for before in _Process.blas_threads])
+                    _Process.blas_limit = self._threads
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
@@ -98,7 +102,7 @@ class use_cores(use_threads):
         if self._threads is not None:
             with _Process.lock:
                 _Process.n_blas_users -= 1
-                if not _Process.n_blas_users:
+                if not _Process.n_blas_users and _Process.blas_limit < max(_Process.blas_threads, default=1):
                     _set_blas_threads(_Process.blas_threads)
 
 
@@ -188,6 +192,7 @@ def parallel_kernel(rows: str = "", bounds: str = "", n_shares: int = 0, minimum
             n = n_shares or len(arguments[place]) - bool(bounds)
             run_ranges(serial, n, minimum, *arguments)
 
+        parallel.kernel = serial  # type: ignore[attr-defined]
         parallel.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
         return parallel
 

@@ -16,16 +16,14 @@ STEM_START, STEM_END = 60, 62  # "<" and ">" around a word that is cut into subw
 
 
 @kernel
-def ascii_rows(buffer, offsets):
-    """True for each text that is ASCII only."""
-    plain = np.empty(len(offsets) - 1, np.bool_)
+def ascii_rows(buffer, offsets, plain):
+    """Set `plain` for each text that is ASCII only."""
     for row in range(len(plain)):
         plain[row] = True
         for i in range(offsets[row], offsets[row + 1]):
             if buffer[i] > 127:
                 plain[row] = False
                 break
-    return plain
 
 
 @kernel(inline="always")
@@ -96,18 +94,16 @@ def split_words(buffer, offsets, kinds, words, word_ends, word_counts):
 
 
 @kernel
-def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
-    """The prefixes and adjacent pairs of words, in the format of `split_words`.
+def cut_pieces(words, word_ends, word_counts, sizes, pair_size, out, ends, counts):
+    """Write the prefixes and adjacent pairs of words, in the format of `split_words`; returns their number.
 
     For each word, its prefixes of `sizes` characters, as far as it is longer; and if `pair_size` is above zero, the
     prefixes of that size of the previous word and of this word, with a space between.
     """
-    out = np.empty(len(words) * (len(sizes) + 2) + len(word_ends), np.uint8)
-    ends = np.empty(len(word_ends) * (len(sizes) + 1), np.int64)
-    counts = np.zeros(len(word_counts), np.int64)
     filled = count = word = start = 0
     for row in range(len(word_counts)):
         before = before_end = 0  # the prefix of the previous word
+        counts[row] = 0
         for place in range(word_counts[row]):
             end = word_ends[word]
             for size in sizes:
@@ -129,7 +125,7 @@ def cut_pieces(words, word_ends, word_counts, sizes, pair_size):
                 before, before_end = start, at
             start = end
             word += 1
-    return out[:filled], ends[:count], counts
+    return count
 
 
 @kernel

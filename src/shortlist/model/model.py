@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.data.dataset import Dataset
-from shortlist.data.feature_rows import FeatureRow, stack_rows
 from shortlist.kernels.threads import use_cores
 from shortlist.model.checks import (
     checked_inputs,
@@ -37,6 +35,7 @@ from shortlist.stages.thresholds import Thresholds
 from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
+    from shortlist.data.dataset import Dataset
     from shortlist.evaluation.thresholds import ThresholdTable
     from shortlist.text import Tokenizer, Vocabulary
 
@@ -313,6 +312,8 @@ class Model:
         Metrics at k count a label that is left out as a miss, so the model's threshold applies only with
         `min_score=None`. With a tail there are no weights, because `evaluate` would rank by them.
         """
+        from shortlist.data.dataset import Dataset
+
         inputs = dataset.texts if dataset.features is None else dataset.features
         ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail)
         found = ids >= 0
@@ -386,6 +387,8 @@ class Model:
     def warm_up(self, threads: int | None = None, search_effort: float = 1.0) -> None:
         """Load, and the first time on a machine compile, everything that predictions need. This may take seconds."""
         if self.columns is not None:
+            from shortlist.data.feature_rows import FeatureRow, stack_rows
+
             inputs: Any = stack_rows([FeatureRow([0], [1.0], len(self.columns))] * WARM_UP_TEXTS)
         else:
             # With unknown words, some kernels would have nothing to do.

@@ -47,8 +47,13 @@ class CandidateStage(Stage):
     def find(self, features: Any, n_searched: int) -> Candidates:
         raise NotImplementedError
 
-    def evidence(self, features: Any, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
-        """What is known about these labels (texts × K), whether or not they are candidates."""
+    def evidence(
+        self, features: Any, ids: np.ndarray, n_searched: int, found: Candidates | None = None
+    ) -> tuple[np.ndarray, ...]:
+        """What is known about these labels (texts × K), whether or not they are candidates.
+
+        found  what `find` gave for these features, if it was called already
+        """
         return ()
 
     def multiply_adds(self, n_searched: int) -> float | None:
@@ -108,7 +113,9 @@ class TopClusters(CandidateStage):
         clusters = top_clusters(logits, min(n_searched, len(self.meta)))
         return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
 
-    def evidence(self, features: Any, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+    def evidence(
+        self, features: Any, ids: np.ndarray, n_searched: int, found: Candidates | None = None
+    ) -> tuple[np.ndarray, ...]:
         return (self.meta.logits_of(features, self._cluster_of_label[ids]),) if self._use_logits else ()
 
     def multiply_adds(self, n_searched: int) -> float | None:
@@ -303,13 +310,15 @@ class NearestLabels(CandidateStage):
         ids, _ = self._centres.search(features, self._n_candidates, n_searched)
         return np.where(ids >= 0, self._owner[ids], -1).astype(np.int32)
 
-    def evidence(self, features: np.ndarray, ids: np.ndarray, n_searched: int) -> tuple[np.ndarray, ...]:
+    def evidence(
+        self, features: np.ndarray, ids: np.ndarray, n_searched: int, found: Candidates | None = None
+    ) -> tuple[np.ndarray, ...]:
         queries = normalize_rows(features)
         cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
         bounds, centres = self._centres_of_labels
         self._centres.cosines_of(queries, np.ascontiguousarray(ids), bounds, centres, cosines)
         if self._texts is not None:
-            found = self.find(features, n_searched)
+            found = self.find(features, n_searched) if found is None else found
             assert found.ids is not None
             is_same = (ids[:, :, None] == found.ids[:, None]) & (ids >= 0)[:, :, None]
             of_found = [np.where(is_same, of_found[:, None], 0).sum(axis=2) for of_found in found.evidence]

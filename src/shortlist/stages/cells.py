@@ -14,10 +14,14 @@ import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.kernels.candidates import cosines_of_labels, search_cells
+from shortlist.kernels.candidates import cosines_of_labels, search_cells, search_codes
+from shortlist.kernels.compile import native
 from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
 ONE_CELL_UP_TO = 2048  # vectors
+CODES_FROM = 1024  # vectors; codes of fewer are not worth their while
+CODES_PER_BLOCK, FEATURES_PER_GROUP, BYTES_PER_GROUP = 32, 8, 64
+COMPARED = 1.5  # vectors that are compared in full after a first look, relative to those wanted
 SAMPLE_PER_CELL = 32  # vectors that k-means looks at
 
 
@@ -80,21 +84,32 @@ class CellIndex:
             raise DataError(f"the queries have shape {queries.shape}; the index has {self.cells.shape[1]} dimensions")
         places = np.empty((len(queries), min(k, len(self))), np.int32)
         cosines = np.empty(places.shape, np.float32)
-        cells, vectors = self.cells, self.vectors
-        n_cells = max(1, min(n_cells, len(cells)))
-        search_cells(
-            normalize_rows(queries),
-            cells.values,
-            cells.scales,
-            self.starts,
-            vectors.values,
-            vectors.scales,
-            n_cells,
-            ordered,
-            places,
-            cosines,
-        )
+        n_cells = max(1, min(n_cells, len(self.cells)))
+        cells, vectors = ((rows.values, rows.scales) for rows in (self.cells, self.vectors))
+        queries = normalize_rows(queries)
+        if self._codes is None:
+            search_cells(queries, *cells, self.starts, *vectors, n_cells, places, cosines)
+        else:
+            of_cells, of_vectors = self._codes
+            n_compared = int(COMPARED * k)
+            search_codes(
+                queries, *of_cells, *cells, *of_vectors, *vectors, self.starts, n_cells, n_compared, places, cosines
+            )
+        if ordered:
+            order = np.argsort(-cosines, axis=1, kind="stable")
+            places, cosines = np.take_along_axis(places, order, axis=1), np.take_along_axis(cosines, order, axis=1)
         return np.where(places >= 0, self.order[places], -1), cosines
+
+    @cached_property
+    def _codes(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None:
+        """Short codes of cells and vectors for a first look; None where there are none."""
+        if (
+            native is None
+            or len(self) < CODES_FROM
+            or not self.cells.values.dtype == self.vectors.values.dtype == np.int8
+        ):
+            return None
+        return _codes_of(self.cells, np.array([0, len(self.cells)])), _codes_of(self.vectors, self.starts)
 
     @property
     def n_features(self) -> int:
@@ -137,3 +152,12 @@ class CellIndex:
         if not len(cells):
             raise ModelError("an index needs at least one cell")
         return CellIndex(cells, arrays["starts"], arrays["order"], vectors)
+
+
+def _codes_of(rows: QuantizedMatrix, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The standard deviation of each feature, the first block of each cell, and the codes: see native/search.c."""
+    deviations = np.empty(rows.shape[1], np.float32)
+    first_block = counts_to_indptr(-(-np.diff(starts) // CODES_PER_BLOCK))
+    codes = np.empty((first_block[-1], -(-rows.shape[1] // FEATURES_PER_GROUP) * BYTES_PER_GROUP), np.uint8)
+    native.code_vectors(rows.values, rows.scales, starts, deviations, first_block, codes)
+    return deviations, first_block, codes

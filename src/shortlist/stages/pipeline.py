@@ -12,7 +12,7 @@ from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, OptionError
 from shortlist.kernels.threads import run_shares, use_cores
 from shortlist.lazy import sparse
-from shortlist.stages.candidates import CandidateStage
+from shortlist.stages.candidates import Candidates, CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.columns import Columns
 from shortlist.stages.encoders import Encoder, NoEncoder
@@ -71,22 +71,27 @@ class Pipeline:
         found = self.candidates.find(features, n_searched)
         ids, probabilities = self.classifier.best(features, found, max(k, self.reranker.n_candidates))
         evidence: Any = self.reranker.gather(texts, words, ids)
-        return self.reranker.best(evidence, self.with_more(features, probabilities, evidence.ids), k)
+        return self.reranker.best(evidence, self.with_more(features, probabilities, evidence.ids, found), k)
 
     def _first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
         features = self.encoder.encode(read)
         return self.classifier.best(features, self.candidates.find(features, n_searched), k)
 
-    def with_more(self, features: Any, probabilities: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """The probabilities of all candidates, given those of the first; the re-ranker has found the others."""
+    def with_more(
+        self, features: Any, probabilities: np.ndarray, ids: np.ndarray, found: Candidates | None = None
+    ) -> np.ndarray:
+        """The probabilities of all candidates, given those of the first; the re-ranker has found the others.
+
+        found  what the candidate stage found, if it was searched already
+        """
         more = np.ascontiguousarray(ids[:, probabilities.shape[1] :])
         if not (more >= 0).any():
             return np.pad(probabilities, ((0, 0), (0, more.shape[1])))
-        return np.concatenate([probabilities, self._probabilities(features, more)], axis=1)
+        return np.concatenate([probabilities, self._probabilities(features, more, found)], axis=1)
 
-    def _probabilities(self, features: Any, ids: np.ndarray) -> np.ndarray:
+    def _probabilities(self, features: Any, ids: np.ndarray, found: Candidates | None = None) -> np.ndarray:
         """The classifier's probabilities of these labels, whether or not they are candidates; any number for -1."""
-        evidence = self.candidates.evidence(features, ids, self.candidates.n_searched)
+        evidence = self.candidates.evidence(features, ids, self.candidates.n_searched, found)
         return self.classifier.scores(features, ids, evidence)
 
     def scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:

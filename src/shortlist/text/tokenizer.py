@@ -132,9 +132,18 @@ class Tokenizer:
             found = texts.split[self.split]
         words, ends, counts = found
         if self.prefix_lengths or self.bigram_prefix_length:
-            lengths = np.asarray(self.prefix_lengths, np.int64)
-            return cut_pieces(words, ends, counts, lengths, self.bigram_prefix_length)
+            return self._cut(words, ends, counts)
         return words, ends, counts
+
+    def _cut(
+        self, words: np.ndarray, ends: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lengths = np.asarray(self.prefix_lengths, np.int64)
+        pieces = np.empty(len(words) * (len(lengths) + 2) + len(ends), np.uint8)
+        piece_ends, piece_counts = np.empty(len(ends) * (len(lengths) + 1), np.int64), np.empty(len(counts), np.int64)
+        pair_size = self.bigram_prefix_length
+        n = cut_pieces(words, ends, counts, lengths, pair_size, pieces, piece_ends, piece_counts)
+        return pieces[: piece_ends[n - 1] if n else 0], piece_ends[:n], piece_counts
 
     def _split_texts(self, texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         size = int(texts.offsets[-1] - texts.offsets[0])
@@ -150,7 +159,8 @@ class Tokenizer:
 
 def _normalise_texts(texts: Texts) -> Texts:
     """Normalise and lowercase the texts with non-ASCII characters; the kernel lowercases ASCII."""
-    is_ascii = ascii_rows(texts.buffer, texts.offsets)
+    is_ascii = np.empty(len(texts), np.bool_)
+    ascii_rows(texts.buffer, texts.offsets, is_ascii)
     if is_ascii.all():
         return texts
     pieces: list[bytes] = []

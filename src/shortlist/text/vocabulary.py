@@ -150,7 +150,8 @@ class Vocabulary:
         Unknown words are replaced by their known subwords if the vocabulary has any, and left out otherwise. With
         `subwords_of_all`, known words are followed by theirs.
         """
-        return Ragged.concatenate([self._encode_block(block) for block in _blocks(Texts.from_strings(texts))])
+        blocks = [self._encode_block(block) for block in _blocks(Texts.from_strings(texts))]
+        return blocks[0] if len(blocks) == 1 else Ragged.concatenate(blocks)
 
     def _encode_block(self, texts: Texts) -> Ragged:
         words, ends, words_per_text = self.tokenizer.split_texts(texts)
@@ -179,6 +180,8 @@ class Vocabulary:
         is_known = ids >= 0
         if seen is not None:
             is_known[is_known] = seen[ids[is_known]]
+        if len(words_per_text) == 1:  # a single text must be quick
+            return np.array([is_known.mean() if len(is_known) else 1.0])
         n_known = np.diff(counts_to_indptr(is_known)[counts_to_indptr(words_per_text)])
         return np.where(words_per_text > 0, n_known / np.maximum(words_per_text, 1), 1.0)
 

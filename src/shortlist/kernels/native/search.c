@@ -1,0 +1,382 @@
+/* The nearest vectors of queries, in cells.
+
+A first look compares the query with short codes, 2 bits per dimension, 32 vectors at a time: two dimensions make one of
+16 codes, and one instruction looks up the products of 32 of them ("fast scan", as in faiss and ScaNN). A query therefore
+reads a quarter of the bytes, which is what a search waits for. The best of the first look are then compared in full. */
+
+#include "native.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+enum { BLOCK = 32 };
+
+/* The best levels for normally distributed numbers (Lloyd and Max), and the bound between them. */
+static const float LEVELS[4] = {-1.510f, -0.4528f, 0.4528f, 1.510f}, LEVEL_BOUND = 0.9816f;
+
+/* Vectors as codes. Cell c has the blocks `first_block[c]` to `first_block[c + 1]` of 32 vectors. For every four
+dimensions a block has 32 bytes: vector i in the low and vector i + 16 in the high half of byte i, for the first two
+dimensions, then the same for the other two. The number of such groups is even. */
+typedef struct {
+    const float *deviations;
+    const int64_t *first_block;
+    const uint8_t *codes;
+    int64_t n_groups;
+} Codes;
+
+static Codes codes_of(const Argument *arguments) {
+    return (Codes){arguments[0].data, arguments[1].data, arguments[2].data, arguments[2].m / BLOCK};
+}
+
+static int64_t code_vectors(const Argument *arguments) {
+    ARRAY(const int8_t, values, 0);
+    ARRAY(const float, scales, 1);
+    ARRAY(const int64_t, starts, 2);
+    ARRAY(float, deviations, 3);
+    ARRAY(const int64_t, first_block, 4);
+    ARRAY(uint8_t, codes, 5);
+    int64_t n = arguments[0].n, n_features = arguments[0].m, width = arguments[5].m, step = n / 4096 + 1, n_seen = 0;
+    float *means = calloc(2 * n_features + width, sizeof *means), *bounds = means + n_features;
+    if (!means) return -1;
+    uint8_t *levels = (uint8_t *)(bounds + n_features);
+    memset(deviations, 0, n_features * sizeof *deviations);
+    for (int64_t row = 0; row < n; row += step, n_seen++) { /* a sample tells enough */
+        for (int64_t i = 0; i < n_features; i++) {
+            float value = scales[row] * values[row * n_features + i];
+            means[i] += value, deviations[i] += value * value;
+        }
+    }
+    for (int64_t i = 0; i < n_features; i++) {
+        means[i] /= n_seen;
+        deviations[i] = sqrtf(fmaxf(deviations[i] / n_seen - means[i] * means[i], 0));
+        bounds[i] = LEVEL_BOUND * deviations[i];
+    }
+    memset(codes, 0, arguments[5].n * width);
+    for (int64_t cell = 0; cell < arguments[2].n - 1; cell++) {
+        for (int64_t row = starts[cell]; row < starts[cell + 1]; row++) {
+            const int8_t *own = values + row * n_features;
+            for (int64_t i = 0; i < n_features; i++) {
+                float value = scales[row] * own[i] - means[i];
+                levels[i] = (value > -bounds[i]) + (value > 0) + (value > bounds[i]);
+            }
+            int64_t place = row - starts[cell];
+            uint8_t *bytes = codes + (first_block[cell] + place / BLOCK) * width + place % 16;
+            int shift = place % BLOCK < 16 ? 0 : 4;
+            for (int64_t pair = 0; pair < width / 16; pair++) {
+                bytes[16 * pair] |= (levels[2 * pair] | levels[2 * pair + 1] << 2) << shift;
+            }
+        }
+    }
+    free(means);
+    return 0;
+}
+
+/* The products of a query with all codes of each two dimensions, as whole numbers with a common scale. Those of two
+groups of dimensions add up in 8 bits, those of all in 16. */
+static void make_products(Codes codes, const float *query, int64_t n_features, uint8_t *products, float *buffer) {
+    int64_t n_pairs = 2 * codes.n_groups;
+    float widest = 1e-30f;
+    for (int64_t pair = 0; pair < n_pairs; pair++) {
+        float a = 2 * pair < n_features ? query[2 * pair] * codes.deviations[2 * pair] : 0;
+        float b = 2 * pair + 1 < n_features ? query[2 * pair + 1] * codes.deviations[2 * pair + 1] : 0;
+        float least = -1.510f * (fabsf(a) + fabsf(b));
+        for (int code = 0; code < 16; code++) {
+            buffer[16 * pair + code] = a * LEVELS[code & 3] + b * LEVELS[code >> 2] - least;
+        }
+        widest = fmaxf(widest, -2 * least);
+    }
+    float scale = fminf(127, 65535 / n_pairs) / widest;
+    for (int64_t i = 0; i < 16 * n_pairs; i++) products[i] = (uint8_t)(scale * buffer[i] + 0.5f);
+}
+
+/* The sums of a query's products for the 32 vectors of a block. */
+static void scan_block(const uint8_t *codes, int64_t n_groups, const uint8_t *products, uint16_t *sums) {
+#ifdef __AVX2__
+    const __m256i low_half = _mm256_set1_epi8(15), low_byte = _mm256_set1_epi16(255);
+    __m256i even[2], odd[2];
+    even[0] = even[1] = odd[0] = odd[1] = _mm256_setzero_si256();
+    for (int64_t group = 0; group < n_groups; group += 2) {
+        __m256i low[2], high[2];
+        for (int64_t i = 0; i < 2; i++) {
+            __m256i code = _mm256_loadu_si256((const __m256i *)(codes + BLOCK * (group + i)));
+            __m256i table = _mm256_loadu_si256((const __m256i *)(products + BLOCK * (group + i)));
+            low[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(code, low_half));
+            high[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(code, 4), low_half));
+        }
+        __m256i sum[2] = {_mm256_add_epi8(low[0], low[1]), _mm256_add_epi8(high[0], high[1])};
+        for (int half = 0; half < 2; half++) {
+            even[half] = _mm256_add_epi16(even[half], _mm256_and_si256(sum[half], low_byte));
+            odd[half] = _mm256_add_epi16(odd[half], _mm256_srli_epi16(sum[half], 8));
+        }
+    }
+    for (int half = 0; half < 2; half++) { /* both lanes have the same vectors, for other dimensions */
+        __m128i of_even = _mm_add_epi16(_mm256_castsi256_si128(even[half]), _mm256_extracti128_si256(even[half], 1));
+        __m128i of_odd = _mm_add_epi16(_mm256_castsi256_si128(odd[half]), _mm256_extracti128_si256(odd[half], 1));
+        _mm_storeu_si128((__m128i *)(sums + 16 * half), _mm_unpacklo_epi16(of_even, of_odd));
+        _mm_storeu_si128((__m128i *)(sums + 16 * half + 8), _mm_unpackhi_epi16(of_even, of_odd));
+    }
+#else
+    memset(sums, 0, BLOCK * sizeof *sums);
+    for (int64_t i = 0; i < BLOCK * n_groups; i++) {
+        sums[i % 16] += products[i / 16 * 16 + (codes[i] & 15)];
+        sums[16 + i % 16] += products[i / 16 * 16 + (codes[i] >> 4)];
+    }
+#endif
+}
+
+/* The sums for all n vectors of a cell. */
+static void scan_cell(Codes codes, int64_t cell, int64_t n, const uint8_t *products, uint16_t *sums) {
+    const uint8_t *block = codes.codes + codes.first_block[cell] * codes.n_groups * BLOCK;
+    for (; n > 0; n -= BLOCK, sums += BLOCK, block += codes.n_groups * BLOCK) {
+        uint16_t all[BLOCK];
+        int whole = n >= BLOCK;
+        scan_block(block, codes.n_groups, products, whole ? sums : all);
+        if (!whole) memcpy(sums, all, n * sizeof *all);
+    }
+}
+
+/* The positions of the m largest sums, and of those that equal the last of them; returns their number. */
+static int64_t best_sums(const uint16_t *sums, int64_t n, int64_t m, int32_t *positions) {
+    int32_t threshold = 0;
+    for (int32_t bit = 1 << 15; bit && m < n; bit >>= 1) { /* the largest threshold that enough sums reach */
+        uint16_t tried = threshold + bit;
+        int64_t count = 0;
+        for (int64_t i = 0; i < n;) {
+            uint16_t some = 0; /* in 16 bits, for SIMD */
+            for (int64_t end = i + 32768 < n ? i + 32768 : n; i < end; i++) some += sums[i] >= tried;
+            count += some;
+        }
+        if (count >= m) threshold = tried;
+    }
+    int64_t filled = 0;
+    for (int64_t i = 0; i < n; i++) {
+        positions[filled] = i;
+        filled += sums[i] >= threshold;
+    }
+    return filled;
+}
+
+/* The dot products of a query and the rows at these places. */
+static void products_at(const int8_t *values, const float *scales, const int32_t *places, int64_t n,
+                        const float *query, int64_t n_features, float *products) {
+    enum { AHEAD = 12 };
+    for (int64_t i = 0; i < n; i += 4) {
+        const int8_t *rows[4];
+        float sums[4];
+        for (int64_t j = 0; j < 4; j++) {
+            rows[j] = values + places[i + j < n ? i + j : i] * n_features;
+            if (i + j + AHEAD < n) {
+                const int8_t *next = values + places[i + j + AHEAD] * n_features;
+                for (int64_t at = 0; at < n_features; at += 64) __builtin_prefetch(next + at);
+            }
+        }
+        four_dots(rows[0], rows[1], rows[2], rows[3], query, n_features, sums);
+        for (int64_t j = 0; j < 4 && i + j < n; j++) products[i + j] = scales[places[i + j]] * sums[j];
+    }
+}
+
+/* What the search of one call needs. */
+typedef struct {
+    int32_t *nearest, *positions, *chosen;
+    int64_t *bounds, *first_visit, *filled, *visits;
+    uint8_t *products;
+    uint16_t *sums;
+    uint32_t *keys;
+    float *dots, *buffer;
+} Space;
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int64_t search_codes(const Argument *arguments) {
+    int64_t begin = arguments[0].integer, n_queries = arguments[1].integer - begin;
+    ARRAY(const float, queries, 2);
+    Codes of_cells = codes_of(arguments + 3), of_vectors = codes_of(arguments + 8);
+    ARRAY(const int8_t, cells, 6);
+    ARRAY(const float, cell_scales, 7);
+    ARRAY(const int8_t, values, 11);
+    ARRAY(const float, scales, 12);
+    ARRAY(const int64_t, starts, 13);
+    int64_t n_cells = arguments[14].integer, n_compared = arguments[15].integer, all_cells = arguments[6].n;
+    ARRAY(int32_t, places, 16);
+    ARRAY(float, cosines, 17);
+    int64_t n_features = arguments[2].m, k = arguments[16].m, width = of_vectors.n_groups * BLOCK, failed = -1;
+    int64_t most = all_cells; /* of what a query is compared with */
+    for (int64_t i = 0, n = 0; i < all_cells; i++) {
+        n = starts[i + 1] - starts[i];
+        most = larger(most, n * n_cells);
+    }
+    most = larger(all_cells, most < arguments[11].n ? most : arguments[11].n);
+    Space s = {
+        malloc(n_queries * n_cells * sizeof *s.nearest + 8), malloc((most + 1) * sizeof *s.positions),
+        malloc((most + 1) * sizeof *s.chosen), malloc(n_queries * (n_cells + 1) * sizeof *s.bounds + 8),
+        calloc(all_cells + 1, sizeof *s.first_visit), malloc((all_cells + 1) * sizeof *s.filled),
+        malloc(n_queries * n_cells * sizeof *s.visits + 8), malloc(n_queries * width + 8), NULL,
+        malloc((most + 1) * sizeof *s.keys), malloc((most + 1) * sizeof *s.dots), malloc(width * sizeof *s.buffer),
+    };
+    uint16_t *cell_sums = malloc((all_cells + 1) * sizeof *cell_sums);
+    int64_t longest = 0;
+    if (!s.nearest || !s.positions || !s.chosen || !s.bounds || !s.first_visit || !s.filled || !s.visits ||
+        !s.products || !s.keys || !s.dots || !s.buffer || !cell_sums)
+        goto end;
+    for (int64_t q = 0; q < n_queries; q++) {
+        const float *query = queries + (begin + q) * n_features;
+        int32_t *nearest = s.nearest + q * n_cells;
+        int64_t *bounds = s.bounds + q * (n_cells + 1), n_first = all_cells;
+        make_products(of_cells, query, n_features, s.products, s.buffer);
+        scan_cell(of_cells, 0, all_cells, s.products, cell_sums);
+        n_first = best_sums(cell_sums, all_cells, 2 * n_cells, s.positions);
+        products_at(cells, cell_scales, s.positions, n_first, query, n_features, s.dots);
+        top_k(s.dots, n_first, n_cells, s.chosen, s.keys);
+        bounds[0] = 0;
+        for (int64_t i = 0; i < n_cells; i++) {
+            int64_t cell = nearest[i] = s.positions[s.chosen[i]];
+            bounds[i + 1] = bounds[i] + starts[cell + 1] - starts[cell];
+            s.first_visit[cell + 1]++;
+        }
+        longest = larger(longest, bounds[n_cells]);
+    }
+    /* Cell by cell, so that its codes stay in the cache for all queries that visit it. */
+    for (int64_t q = 0; q < n_queries; q++) {
+        make_products(of_vectors, queries + (begin + q) * n_features, n_features, s.products + q * width, s.buffer);
+    }
+    for (int64_t cell = 0; cell < all_cells; cell++) s.first_visit[cell + 1] += s.first_visit[cell];
+    memcpy(s.filled, s.first_visit, all_cells * sizeof *s.filled);
+    for (int64_t i = 0; i < n_queries * n_cells; i++) s.visits[s.filled[s.nearest[i]]++] = i;
+    s.sums = malloc((n_queries * longest + 1) * sizeof *s.sums);
+    if (!s.sums) goto end;
+    for (int64_t cell = 0; cell < all_cells; cell++) {
+        for (int64_t i = s.first_visit[cell]; i < s.first_visit[cell + 1]; i++) {
+            int64_t q = s.visits[i] / n_cells, bound = s.bounds[q * (n_cells + 1) + s.visits[i] % n_cells];
+            scan_cell(of_vectors, cell, starts[cell + 1] - starts[cell], s.products + q * width,
+                      s.sums + q * longest + bound);
+        }
+    }
+    for (int64_t q = 0; q < n_queries; q++) {
+        const int64_t *bounds = s.bounds + q * (n_cells + 1);
+        int64_t n = best_sums(s.sums + q * longest, bounds[n_cells], n_compared, s.positions), found = n < k ? n : k;
+        for (int64_t i = 0, cell = 0; i < n; i++) {
+            while (s.positions[i] >= bounds[cell + 1]) cell++;
+            s.positions[i] += starts[s.nearest[q * n_cells + cell]] - bounds[cell];
+        }
+        products_at(values, scales, s.positions, n, queries + (begin + q) * n_features, n_features, s.dots);
+        top_k(s.dots, n, found, s.chosen, s.keys);
+        for (int64_t i = 0; i < k; i++) {
+            places[(begin + q) * k + i] = i < found ? s.positions[s.chosen[i]] : -1;
+            cosines[(begin + q) * k + i] = i < found ? s.dots[s.chosen[i]] : -INFINITY;
+        }
+    }
+    failed = 0;
+end:
+    free(s.nearest), free(s.positions), free(s.chosen), free(s.bounds), free(s.first_visit), free(s.filled);
+    free(s.visits), free(s.products), free(s.sums), free(s.keys), free(s.dots), free(s.buffer), free(cell_sums);
+    return failed;
+}
+
+/* One query at a time and in full: for few vectors. */
+static int64_t search_cells(const Argument *arguments) {
+    ARRAY(const float, queries, 2);
+    ARRAY(const int8_t, cells, 3);
+    ARRAY(const float, cell_scales, 4);
+    ARRAY(const int64_t, starts, 5);
+    ARRAY(const int8_t, values, 6);
+    ARRAY(const float, scales, 7);
+    int64_t n_cells = arguments[8].integer, all_cells = arguments[3].n, n = arguments[2].m, k = arguments[9].m;
+    ARRAY(int32_t, places, 9);
+    ARRAY(float, cosines, 10);
+    int64_t most = larger(arguments[6].n, all_cells);
+    int32_t *seen = malloc((most + 1) * sizeof *seen), *chosen = malloc((most + 1) * sizeof *chosen);
+    uint32_t *keys = malloc((most + 1) * sizeof *keys);
+    float *dots = malloc((most + 1) * sizeof *dots);
+    for (int64_t q = arguments[0].integer; seen && chosen && keys && dots && q < arguments[1].integer; q++) {
+        for (int64_t cell = 0; cell < all_cells; cell++) seen[cell] = cell;
+        products_at(cells, cell_scales, seen, all_cells, queries + q * n, n, dots);
+        top_k(dots, all_cells, n_cells, chosen, keys);
+        int64_t n_seen = 0;
+        for (int64_t i = 0; i < n_cells; i++) {
+            for (int64_t row = starts[chosen[i]]; row < starts[chosen[i] + 1]; row++) seen[n_seen++] = row;
+        }
+        products_at(values, scales, seen, n_seen, queries + q * n, n, dots);
+        int64_t found = n_seen < k ? n_seen : k;
+        top_k(dots, n_seen, found, chosen, keys);
+        for (int64_t i = 0; i < k; i++) {
+            places[q * k + i] = i < found ? seen[chosen[i]] : -1;
+            cosines[q * k + i] = i < found ? dots[chosen[i]] : -INFINITY;
+        }
+    }
+    int64_t failed = seen && chosen && keys && dots ? 0 : -1;
+    free(seen), free(chosen), free(keys), free(dots);
+    return failed;
+}
+
+static int64_t cosines_of_labels(const Argument *arguments) {
+    ARRAY(const float, queries, 2);
+    ARRAY(const int32_t, ids, 3);
+    ARRAY(const int64_t, bounds, 4);
+    ARRAY(const int64_t, centres, 5);
+    ARRAY(const int64_t, places, 6);
+    ARRAY(const int8_t, values, 7);
+    ARRAY(const float, scales, 8);
+    ARRAY(float, cosines, 9);
+    int64_t n = arguments[2].m, k = arguments[3].m;
+    for (int64_t i = arguments[0].integer * k; i < arguments[1].integer * k; i++) {
+        cosines[i] = -1;
+        for (int64_t j = ids[i] < 0 ? 0 : bounds[ids[i]]; ids[i] >= 0 && j < bounds[ids[i] + 1]; j++) {
+            int64_t place = places[centres[j]];
+            cosines[i] = fmaxf(cosines[i], scales[place] * dot(values + place * n, queries + i / k * n, n));
+        }
+    }
+    return 0;
+}
+
+static int64_t labels_of_centres(const Argument *arguments) {
+    ARRAY(const int32_t, found, 0);
+    ARRAY(const float, cosines, 1);
+    ARRAY(const int32_t, owner, 2);
+    ARRAY(const uint8_t, has_several, 3);
+    ARRAY(int32_t, ids, 4);
+    ARRAY(float, similarities, 5);
+    int64_t n_found = arguments[0].m, most = arguments[4].m, n_slots = 64, failed = -1;
+    while (n_slots < 2 * n_found) n_slots *= 2;
+    int32_t *slots = malloc(n_slots * sizeof *slots), *labels = malloc((n_found + 1) * sizeof *labels);
+    int32_t *chosen = malloc((n_found + 1) * sizeof *chosen);
+    uint32_t *keys = malloc((n_found + 1) * sizeof *keys);
+    float *best = malloc((n_found + 1) * sizeof *best);
+    if (!slots || !labels || !chosen || !keys || !best) goto end;
+    for (int64_t query = 0; query < arguments[0].n; query++) {
+        int64_t n = 0;
+        memset(slots, 255, n_slots * sizeof *slots);
+        for (int64_t i = query * n_found; i < (query + 1) * n_found; i++) {
+            if (found[i] < 0) continue;
+            int32_t label = owner[found[i]];
+            int64_t place = n;
+            if (has_several[label]) { /* only such a label can have been found before */
+                int64_t at = mix(label) & (n_slots - 1);
+                while (slots[at] >= 0 && labels[slots[at]] != label) at = (at + 1) & (n_slots - 1);
+                if (slots[at] < 0) slots[at] = n;
+                place = slots[at];
+            }
+            best[place] = place == n ? cosines[i] : fmaxf(best[place], cosines[i]);
+            labels[place] = label;
+            n += place == n;
+        }
+        int64_t k = n < most ? n : most;
+        top_k(best, n, k, chosen, keys);
+        for (int64_t i = 0; i < most; i++) {
+            ids[query * most + i] = i < k ? labels[chosen[i]] : -1;
+            similarities[query * most + i] = i < k ? best[chosen[i]] : 0;
+        }
+    }
+    failed = 0;
+end:
+    free(slots), free(labels), free(chosen), free(keys), free(best);
+    return failed;
+}
+
+const Kernel SEARCH_KERNELS[] = {
+    {"code_vectors", "bfl=fl=B", code_vectors, 0},
+    {"search_codes", "IIfflBbfflBbflII=i=f", search_codes, 0},
+    {"search_cells", "IIfbflbfI=i=f", search_cells, 0},
+    {"cosines_of_labels", "IIfilllbf=f", cosines_of_labels, 0},
+    {"labels_of_centres", "ifi?=i=f", labels_of_centres, 0},
+    {0},
+};
