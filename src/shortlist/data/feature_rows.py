@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortlist.arrays import counts_to_indptr
+from shortlist.arrays import counts_to_indptr, outside
 from shortlist.data.lines import first_line
 from shortlist.data.records import BadRow
 from shortlist.data.sparse_text import MESSAGES, parse_header
@@ -40,8 +40,7 @@ def stack_rows(rows: Sequence[FeatureRow]) -> sparse.csr_array:
     columns = np.concatenate([np.asarray(row.columns, np.int64) for row in rows])
     values = np.concatenate([np.asarray(row.values, np.float64) for row in rows])
     n_columns = rows[0].n_columns
-    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
-        wrong = columns.min() if columns.min() < 0 else columns.max()
+    if (wrong := outside(columns, n_columns)) is not None:
         raise OptionError(f"column {wrong} is out of range; expected columns from 0 to below {n_columns:,}")
     return sparse.csr_array((values, columns, indptr), shape=(len(rows), n_columns))
 

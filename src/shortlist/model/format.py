@@ -16,13 +16,12 @@ import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
-from shortlist.files import ArrayInfo, safetensors_header
+from shortlist.files import array_in, safetensors_header
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 6
 CONFIG, CARD, CURVES = "config.json", "card.json", "metrics.jsonl"
 LABELS, DISPLAY_NAMES = "labels.txt", "display_names.txt"
-DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
 # What a file of a model can be called: nothing that could lead elsewhere on any system.
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 MAX_CONFIG_BYTES = 1 << 26
@@ -159,19 +158,14 @@ def arrays_of(content: Any, path: Path) -> Arrays:
     try:
         arrays, _, start = safetensors_header(content)
         data = np.frombuffer(content, np.uint8)[start:]
-        return {name: _array(data, facts) for name, facts in arrays.items()}
+        found = {name: array_in(data, info) for name, info in arrays.items()}
+        if not all(array.flags.aligned for array in found.values()):  # loops would be compiled again for them
+            raise ValueError("an array is not aligned")
+        return found
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path}: not a readable safetensors file ({error}). Train or fetch the model again."
         ) from None
-
-
-def _array(data: np.ndarray, facts: ArrayInfo) -> np.ndarray:
-    begin, end = facts.data_offsets
-    array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
-    if not array.flags.aligned:  # every compiled loop would be compiled again for it
-        raise ValueError("an array is not aligned")
-    return array
 
 
 class Strings(Sequence[str]):
