@@ -451,10 +451,10 @@ def stopped(run, put, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         done, calls = batch.predict_chunk, iter(range(2))
 
-        def interrupted(*given):
+        def interrupted(*given, **options):
             if next(calls, None) is None:
                 raise KeyboardInterrupt
-            return done(*given)
+            return done(*given, **options)
 
         patched.setattr(batch, "predict_chunk", interrupted)
         assert "14 rows are done and kept" in run(*arguments, code=130).stderr
