@@ -13,7 +13,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import places_needed, split_pairs, unfiltered, without_pairs
-from shortlist.evaluation.inputs import Aligned, Train, align, read_predictions, read_truth, top_k
+from shortlist.evaluation.inputs import Aligned, Train, align, convert_predictions, convert_truth, top_k
 from shortlist.evaluation.metrics import (
     DEFAULT_K,
     FAMILIES,
@@ -162,10 +162,10 @@ def evaluate(
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
-    given = read_predictions(predictions)
+    given = convert_predictions(predictions)
     if in_order:
         given.rows = Ragged(given.rows.indptr, given.rows.values)
-    aligned = align(given, read_truth(truth), train, isinstance(truth, Dataset))
+    aligned = align(given, convert_truth(truth), train, isinstance(truth, Dataset))
     true_labels, frequencies = sort_unique(aligned.truth), aligned.frequencies
     n_texts = len(true_labels)
     pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, n_texts)

@@ -39,7 +39,7 @@ class Labels:
         return "ids" if len(self.rows.values) else None
 
 
-def read_predictions(predictions: Any) -> Labels:
+def convert_predictions(predictions: Any) -> Labels:
     """Convert predictions; the labels of a text are in the given order, best first if they have no scores."""
     if sparse.issparse(predictions):
         matrix = sparse.csr_array(predictions)
@@ -59,7 +59,7 @@ def read_predictions(predictions: Any) -> Labels:
     return _read_rows(predictions, "predictions", lowest=-1)
 
 
-def read_truth(truth: Any) -> Labels:
+def convert_truth(truth: Any) -> Labels:
     """Convert the true labels of each text."""
     if isinstance(truth, np.ndarray):
         raise OptionError(

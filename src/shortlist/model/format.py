@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +17,7 @@ import numpy as np
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
 from shortlist.files import array_in, safetensors_header
+from shortlist.text.texts import Texts
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 6
@@ -168,25 +169,13 @@ def arrays_of(content: Any, path: Path) -> Arrays:
         ) from None
 
 
-class Strings(Sequence[str]):
+def lines_of(content: bytes) -> Texts:
     """The lines of a file, decoded when asked for: a model with a million labels opens at once."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        index = range(len(self))[index]  # negative, or an IndexError
-        begin = int(self._ends[index - 1]) + 1 if index else 0
-        return unescaped(self._content[begin : self._ends[index]].decode())
-
-    def __iter__(self) -> Iterator[str]:
-        return map(unescaped, self._content.decode().split("\n")[: len(self)])
+    if b"\\" in content:
+        return Texts.from_strings([unescaped(line) for line in content.decode().split("\n")[:-1]])
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+    offsets = np.append(0, ends - np.arange(len(ends)))  # without the line breaks
+    return Texts(np.frombuffer(content.replace(b"\n", b""), np.uint8), offsets)
 
 
 def escaped(string: str) -> str:
