@@ -36,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without the slow tests, do not import files that have no others."""
+    is_quick = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
+    return True if is_quick and "\npytestmark = pytest.mark.slow" in collection_path.read_text() else None
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, without a window."""

@@ -14,6 +14,7 @@ from shortlist.compare.plan import PEERS, plan
 PYTHON = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_xr_transformer_without_weights_says_so(tmp_path):
     """Its process ends with one clear line; `run_peer.py` reads no package of the peers before that."""
     data, entries = write_data(tmp_path / "data"), plan("none", f"xr-transformer:weights={tmp_path}", str)

@@ -270,7 +270,7 @@ def long_line_gzip(size=LONG):
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("on_error", ["raise", pytest.param("skip", marks=pytest.mark.slow)])
 def test_a_line_of_100_mb_is_refused_and_never_in_memory(put, on_error):
     path = put("a.jsonl.gz", long_line_gzip())
     shortlist.read(put("warm.jsonl", GOOD))
@@ -284,6 +284,7 @@ def test_a_line_of_100_mb_is_refused_and_never_in_memory(put, on_error):
     assert peak < 60_000_000
 
 
+@pytest.mark.slow
 def test_a_line_of_15_mb_is_read(put):
     fits = json.dumps({"text": "y" * (15 << 20), "labels": ["a"]})
     data = shortlist.read(put("b.jsonl", GOOD + fits.encode() + b"\n" + GOOD))

@@ -190,6 +190,7 @@ def test_each_label_is_divided_exactly_where_that_is_possible():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_texts_are_stratified_in_seconds():
     dataset = skewed_dataset(100_000, 30_000)
     start = time.perf_counter()

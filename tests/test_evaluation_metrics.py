@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import OptionError
 from shortlist.evaluation.metrics import check_k, find_hits, measure, sort_unique
 from shortlist.kernels import metrics as kernels
 from shortlist.kernels.threads import use_threads
@@ -196,22 +196,6 @@ def test_perfect_predictions_score_one():
 def test_propensity_scored_metrics_normalise_over_all_texts():
     # Text 0 is worth 10 and missed, text 1 is worth 1 and hit: 1 / 11, not the mean of 0 and 1.
     assert ours([[1], [1]], [[0], [1]], 1, np.asarray([10.0, 1.0]))["PSP@1"] == pytest.approx(1 / 11)
-
-
-def test_different_numbers_of_texts_are_refused():
-    with pytest.raises(DataError, match=r"2 texts .* 1"):
-        find_hits(np.zeros((2, 1), np.int64), Ragged.from_lists([[1]]), 1)
-
-
-def test_too_few_propensities_are_refused():
-    with pytest.raises(DataError, match=r"2 propensities for 5 labels"):
-        find_hits(np.asarray([[4]]), Ragged.from_lists([[1]]), 1, np.ones(2))
-
-
-@pytest.mark.parametrize("predictions", [np.zeros((2, 1)), np.zeros(2, np.int64)])
-def test_only_matrices_of_ids_are_predictions(predictions):
-    with pytest.raises(OptionError, match="two-dimensional array of integers"):
-        find_hits(predictions, Ragged.from_lists([[1], [1]]), 1)
 
 
 @pytest.mark.parametrize("k", [0, (), (1, -3), 2.5, (1, 2.5)])

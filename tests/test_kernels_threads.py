@@ -197,8 +197,9 @@ def kernel_calls(rng):
     word_starts, word_labels = ragged(20, labels)
     label_starts, label_words = ragged(labels, 20)
     by_label = reranker.texts_of_labels(lists(n, 5, labels), *truth, labels)
-    learnt = np.zeros(labels, np.int64), empty(400, kind=np.int32), empty(400)
-    room = np.concatenate([[0], np.cumsum(np.bincount(np.repeat(np.arange(labels), 8))[:-1])])
+    # Room for all 20 words in each label: threads must not write to the same places.
+    learnt = np.zeros(labels, np.int64), empty(20 * labels, kind=np.int32), empty(20 * labels)
+    room = 20 * np.arange(labels)
     rows = ids(9, 20, low=0), floats(9, d), np.ones(9, "f4"), floats(20), 4, floats(n, d)
     yield encoders.sum_words, (*texts, floats(len(texts[1])), *rows)
     yield top_k.best_of_row, (floats(n, 30), 0, 0, *lists_out)
@@ -315,15 +316,8 @@ assert [name for name in ("libgomp", "libomp", "libiomp", "libtbb") if name in m
 """
 
 
-@pytest.mark.parametrize(
-    "then",
-    [
-        pytest.param(FORK, id="fork"),
-        pytest.param(POOL, id="pool", marks=pytest.mark.slow),
-        pytest.param(TWO_THREADS, id="two threads", marks=pytest.mark.slow),
-        pytest.param(NO_OPENMP, id="no OpenMP", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [FORK, POOL, TWO_THREADS, NO_OPENMP], ids=["fork", "pool", "two threads", "no OpenMP"])
 def test_after_a_prediction(then):
     if then is NO_OPENMP and not Path("/proc/self/maps").exists():
         pytest.skip("needs /proc")

@@ -33,7 +33,7 @@ def exact_visits(labels, n_labels, n_steps, restart):
     return rows
 
 
-@pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("restart", [*(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 1.0)), 0.3])
 def test_long_walks_approach_the_exact_probabilities(restart):
     found = label_correlations(LABELS, N_LABELS, n_steps=60_000, restart=restart, max_neighbours=6)
     np.testing.assert_allclose(found.toarray(), exact_visits(LABELS, N_LABELS, 60_000, restart), atol=0.015)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import shortlist as library
 from shortlist.batch import predict as batch
 from shortlist.batch.output import ResumableOutput, check_output, job_identity, partial_folder
-from shortlist.batch.predict import JsonLines, PredictOptions, predict_rows
+from shortlist.batch.predict import JsonLines, predict_rows
 from shortlist.cli import shortlist
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
@@ -75,7 +75,7 @@ class FakeModel:
 
     label_names = tuple(f"{n} bytes" for n in range(1000))
 
-    def rank(self, inputs, k, threads=None, min_score=None, search_effort=1.0, tail=0.0):
+    def rank(self, inputs, k=5, threads=None, min_score=None, search_effort=1.0, tail=0.0):
         ids = np.stack([inputs.sizes, np.full(len(inputs), -1)], axis=1)
         return ids, np.full(ids.shape, 0.5, np.float32)
 
@@ -353,7 +353,7 @@ def job(source, out, resume=False, die_at=None):
     rows = RowSource(source, None, RowOptions(id="sku"))
     with ResumableOutput(out, JsonLines(rows.unit, True, True), {"input": rows.fingerprint}, resume) as output:
         if not output.finished:
-            predict_rows(FakeModel(), rows, output, PredictOptions())
+            predict_rows(FakeModel(), rows, output)
         output.finish()
     return output.written
 
@@ -451,10 +451,10 @@ def stopped(run, put, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         done, calls = batch.predict_chunk, iter(range(2))
 
-        def interrupted(*given):
+        def interrupted(*given, **options):
             if next(calls, None) is None:
                 raise KeyboardInterrupt
-            return done(*given)
+            return done(*given, **options)
 
         patched.setattr(batch, "predict_chunk", interrupted)
         assert "14 rows are done and kept" in run(*arguments, code=130).stderr

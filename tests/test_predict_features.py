@@ -90,11 +90,11 @@ def test_an_output_file_in_chunks_and_resumed(run, put, tmp_path, expected, monk
     path, out = put("tst.txt", TEXT), tmp_path / "out.jsonl"
     predict_chunk, seen = batch.predict_chunk, []
 
-    def stop_at_the_second(*arguments):
+    def stop_at_the_second(*arguments, **options):
         seen.append(1)
         if len(seen) == 2:
             raise KeyboardInterrupt
-        return predict_chunk(*arguments)
+        return predict_chunk(*arguments, **options)
 
     monkeypatch.setattr(batch, "predict_chunk", stop_at_the_second)
     assert "2 rows are done" in run(path, "--out", out, "-k", 2, code=130).stderr

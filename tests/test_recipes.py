@@ -137,7 +137,7 @@ class TestPublished:
 
     def test_unknown_options_are_refused(self):
         wrong = replace(shortlist.get_recipe("astec"), published={"magic": shortlist.Published(1, "§ 1")})
-        with pytest.raises(OptionError, match="no option magic to give a published default to"):
+        with pytest.raises(OptionError, match="no option magic to give a default to"):
             wrong.as_published()
 
     def test_a_model_says_that_it_is_the_published_form(self, tmp_path):

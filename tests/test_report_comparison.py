@@ -125,6 +125,7 @@ def test_html_and_markdown_have_the_same_blocks():
     assert sorted(html) == sorted(markdown)
 
 
+@pytest.mark.slow
 def test_jinja_loads_only_when_a_report_is_written():
     code = "import sys, shortlist.cli, shortlist.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from shortlist.arrays import Ragged, check_arrays
 from shortlist.errors import ModelError
-from shortlist.model.format import DTYPES
+from shortlist.files import DTYPES
 from shortlist.stages.calibration import N_POINTS, Calibration
 from shortlist.stages.candidates import CANDIDATES, AllLabels, NearestLabels, TopClusters
 from shortlist.stages.cells import CellIndex

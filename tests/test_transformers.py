@@ -23,6 +23,8 @@ from training_processes import exit_code, files_of, killed_at, start_command
 pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="needs the extra transformers")
 
+pytestmark = pytest.mark.slow  # imports transformers
+
 OPTIONS = {
     "n_epochs": 8,
     "batch_size": 16,
@@ -91,7 +93,6 @@ def run(*command, cwd=None):
     return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False, cwd=cwd)
 
 
-@pytest.mark.slow
 class TestModel:
     def test_learns_end_to_end(self, model, folder):
         test = topics(100, seed=2)
@@ -167,7 +168,6 @@ class TestModel:
         assert answer["predictions"][0][0]["label"] == best.label
 
 
-@pytest.mark.slow
 class TestFrozen:
     def test_encodes_each_text_once_and_leaves_the_weights(self, data, folder, monkeypatch):
         from safetensors.numpy import load_file
@@ -216,7 +216,6 @@ def test_all_recipes_of_a_comparison_are_those_that_need_no_folder():
     assert {"popular", "astec"} <= names and not names & {"lightxml", "deepxml-transformer"}
 
 
-@pytest.mark.slow
 def test_is_evaluated_and_compared(data, folder, saved, tmp_path):
     data.write(tmp_path / "data" / "train.jsonl")
     topics(60, seed=2).write(tmp_path / "data" / "test.jsonl")
@@ -232,7 +231,6 @@ def test_is_evaluated_and_compared(data, folder, saved, tmp_path):
     assert "lightxml" in (tmp_path / "compared" / "table.md").read_text()
 
 
-@pytest.mark.slow
 def test_resumed_after_a_kill_it_ends_in_the_same_files(data, folder, tmp_path):
     data.write(tmp_path / "pairs.jsonl")
     options = {**OPTIONS, "n_epochs": 2, "transformer": str(folder)}

@@ -15,30 +15,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 # Loaded when first used, so that importing the package and `shortlist --help` stay quick.
-_HOMES = {
-    "Dataset": "shortlist.data",
-    "read": "shortlist.data",
-    "split": "shortlist.data.split",
-    "describe": "shortlist.data.describe",
-    "evaluate": "shortlist.evaluation",
-    "model_report": "shortlist.report",
-    "train": "shortlist.training.train",
-    "cross_validate": "shortlist.training.cross_validation",
-    "load": "shortlist.model",
-    "CustomEncoder": "shortlist.recipes",
-    "Option": "shortlist.recipes",
-    "Published": "shortlist.recipes",
-    "Recipe": "shortlist.recipes",
-    "get_recipe": "shortlist.recipes",
-    "list_recipes": "shortlist.recipes",
-    "register": "shortlist.recipes",
-    "LabelTree": "shortlist.labels",
-    "Tokenizer": "shortlist.text",
-    "Vocabulary": "shortlist.text",
-    "ShortlistError": "shortlist.errors",
-    "DataError": "shortlist.errors",
-    "ModelError": "shortlist.errors",
-    "OptionError": "shortlist.errors",
+_MODULES = {
+    "shortlist.data": ("Dataset", "read"),
+    "shortlist.data.describe": ("describe",),
+    "shortlist.data.split": ("split",),
+    "shortlist.errors": ("DataError", "ModelError", "OptionError", "ShortlistError"),
+    "shortlist.evaluation": ("evaluate",),
+    "shortlist.labels": ("LabelTree",),
+    "shortlist.model": ("load",),
+    "shortlist.recipes": ("CustomEncoder", "Option", "Published", "Recipe", "get_recipe", "list_recipes", "register"),
+    "shortlist.report": ("model_report",),
+    "shortlist.text": ("Tokenizer", "Vocabulary"),
+    "shortlist.training.cross_validation": ("cross_validate",),
+    "shortlist.training.train": ("train",),
 }
 
 __all__ = [
@@ -84,9 +73,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

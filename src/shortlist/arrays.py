@@ -49,20 +49,20 @@ class Ragged:
         """The given rows, in the given order."""
         rows = row_numbers(rows, len(self))
         positions, indptr = gather_positions(self.indptr, rows)
-        weights = None if self.weights is None else self.weights[positions]
-        return Ragged(indptr, self.values[positions], weights)
+        return self._select(indptr, positions)
 
     def __getitem__(self, rows: slice) -> Ragged:
         """Consecutive rows."""
         begin, end, _ = rows.indices(len(self))
         indptr = self.indptr[begin : max(begin, end) + 1]
-        values = slice(indptr[0], indptr[-1])
-        return Ragged(indptr - indptr[0], self.values[values], None if self.weights is None else self.weights[values])
+        return self._select(indptr - indptr[0], slice(indptr[0], indptr[-1]))
 
     def keep(self, mask: np.ndarray) -> Ragged:
         """Only the values whose mask is true. Rows stay, and may become empty."""
-        weights = None if self.weights is None else self.weights[mask]
-        return Ragged(counts_to_indptr(mask)[self.indptr], self.values[mask], weights)
+        return self._select(counts_to_indptr(mask)[self.indptr], mask)
+
+    def _select(self, indptr: np.ndarray, which: Any) -> Ragged:
+        return Ragged(indptr, self.values[which], None if self.weights is None else self.weights[which])
 
     def distinct(self, n_values: int) -> Ragged:
         """Each row sorted and without duplicates. Values are below `n_values`; weights are dropped."""
@@ -119,6 +119,17 @@ def counts_to_indptr(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     indptr = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=indptr[1:])
     return indptr
+
+
+def outside(ids: np.ndarray, end: int, first: int = 0) -> int | None:
+    """One of the ids that are not in [first, end), or None if all are.
+
+    >>> outside(np.array([0, 7, 3]), 5), outside(np.array([0, 3]), 5)
+    (7, None)
+    """
+    if not ids.size or first <= ids.min() <= ids.max() < end:
+        return None
+    return int(ids.min() if ids.min() < first else ids.max())
 
 
 def row_numbers(rows: np.ndarray | Sequence[int], n_rows: int) -> np.ndarray:
@@ -271,10 +282,9 @@ def _check_values(name: str, expected: ArraySpec, arrays: Mapping[str, np.ndarra
     array = arrays[name]
     if expected.finite and array.dtype.kind == "f":
         _require_finite(name, array)
-    if expected.below is not None and array.size:
+    if expected.below is not None:
         below = _size(name, expected.below, sizes) if isinstance(expected.below, str) else expected.below
-        wrong = array.min() if array.min() < 0 else array.max()
-        if not 0 <= wrong < below:
+        if (wrong := outside(array, below)) is not None:
             raise ModelError(f"array {name!r} has a value of {wrong}; expected values from 0 to below {below:,}")
     if expected.indptr is not None:
         end = _size(name, expected.indptr, sizes)

@@ -6,6 +6,9 @@ with 2; anything that is not a `ShortlistError` is a bug of ours and keeps its t
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 
 class ShortlistError(Exception):
     """The root: catch this to catch every error the library raises on purpose."""
@@ -28,6 +31,14 @@ class MissingExtraError(ShortlistError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional part: pip install "shortlist[{extra}]"')
+
+
+def import_extra(module: str, what: str, extra: str) -> Any:
+    """An optional dependency, or an error that says what needs it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(what, extra) from None
 
 
 class Stopped(KeyboardInterrupt):

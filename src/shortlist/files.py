@@ -16,6 +16,11 @@ import numpy as np
 from shortlist.errors import DataError
 from shortlist.streams import import_zstandard
 
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
+    "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1",
+}  # fmt: skip
+
 
 @contextmanager
 def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
@@ -143,6 +148,12 @@ class ArrayInfo(msgspec.Struct):
     dtype: str
     shape: list[int]
     data_offsets: tuple[int, int]
+
+
+def array_in(data: np.ndarray, info: ArrayInfo) -> np.ndarray:
+    """One array of a safetensors file, not copied; `data` are the bytes behind the header. BF16 comes as uint16."""
+    begin, end = info.data_offsets
+    return data[begin:end].view(DTYPES[info.dtype]).reshape(info.shape)
 
 
 def safetensors_header(content: Any) -> tuple[dict[str, ArrayInfo], dict[str, Any], int]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from shortlist.errors import DataError, MissingExtraError
+from shortlist.errors import DataError, import_extra
 
 # Large enough that a background thread does not spend its time waiting for the interpreter lock.
 BLOCK = 1 << 20
@@ -58,11 +58,7 @@ def file_size(path: str | Path) -> int | None:
 
 
 def import_zstandard(name: str) -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError(f"{name} is zstd-compressed: reading or writing it", "zstd") from None
-    return zstandard
+    return import_extra("zstandard", f"{name} is zstd-compressed: reading or writing it", "zstd")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from textwrap import fill
 
 Rows = Sequence[Sequence[str]]
@@ -44,7 +44,7 @@ def plain(header: Sequence[str], rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def markdown(header: Sequence[str], rows: Rows, words: Container[int] = (0,)) -> str:
-    """A Markdown table: the columns in `words` aligned left, the others right."""
-    lines = [header, ["---" if column in words else "---:" for column in range(len(header))], *rows]
+def markdown(header: Sequence[str], rows: Rows) -> str:
+    """A Markdown table: the first column aligned left, the others right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)

@@ -44,7 +44,7 @@ class ResumableOutput:
     """The output file of a job that can be resumed after a kill. With `keep=False`, a failed job leaves nothing behind.
 
     >>> with ResumableOutput("out.jsonl", JsonLines("line", True, False), identity) as output:  # doctest: +SKIP
-    ...     predict_rows(model, source, output, options)
+    ...     predict_rows(model, source, output, k=5)
     ...     output.finish()
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ def id_type(value: Any) -> str:
 def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: list[str]) -> None:
     """Write the JSON lines of a file as Parquet, all or nothing. Ids of mixed types become strings."""
     pyarrow = import_pyarrow("writing Parquet")
-    parquet = importlib.import_module("pyarrow.parquet")
     arrow_types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
     found = [name for name in id_types if name != "null"]
     types = {
@@ -40,7 +38,7 @@ def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: li
     with (
         lines.open("rb") as rows,
         write_atomically(path) as file,
-        parquet.ParquetWriter(file, schema, compression="zstd") as writer,
+        pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         while records := [decode(line) for line in itertools.islice(rows, ROWS_PER_BATCH)]:
             if "id" in columns and types["id"] == pyarrow.string():

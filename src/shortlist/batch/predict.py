@@ -18,7 +18,7 @@ import numpy as np
 from shortlist.background import in_background
 from shortlist.data.feature_rows import stack_rows
 from shortlist.data.rows import Row, RowSource
-from shortlist.model import Model, Tail
+from shortlist.model import Model
 from shortlist.progress import Progress
 from shortlist.text.texts import Texts
 
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 8192
 MAX_PROBLEMS_SHOWN = 10
-
-
-@dataclass(frozen=True)
-class PredictOptions:
-    """What to predict: see `Model.predict`."""
-
-    k: int = 5
-    min_score: float | None = None
-    search_effort: float = 1.0
-    tail: Tail = 0.0
-    threads: int | None = None
 
 
 class PredictedRow(NamedTuple):
@@ -93,8 +82,11 @@ class StreamOutput:
         self.written.add(predicted)
 
 
-def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableOutput, options: PredictOptions) -> None:
-    """Predict the rows that `output` does not have yet, and report bad ones on standard error."""
+def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableOutput, **options: Any) -> None:
+    """Predict the rows that `output` does not have yet, and report bad ones on standard error.
+
+    The options are those of `Model.rank`.
+    """
     unit = "rows" if source.unit == "row" else "B"
     with Progress(f"predicting {Path(source.name).name}", source.total, unit, show=source.is_file) as progress:
         chunks = _read_chunks(source, output.written.rows)
@@ -103,23 +95,23 @@ def predict_rows(model: Model, source: Source, output: StreamOutput | ResumableO
         with closing(chunks):
             for rows, position in chunks:
                 _report_problems(rows, output.written.bad, source, progress)
-                output.write(predict_chunk(model, rows, options))
+                output.write(predict_chunk(model, rows, **options))
                 progress.advance(position - progress.done)
                 progress.note(f"{output.written.rows:,} rows, {output.written.bad:,} bad")
 
 
-def predict_chunk(model: Model, rows: list[Row], options: PredictOptions) -> list[PredictedRow]:
+def predict_chunk(model: Model, rows: list[Row], **options: Any) -> list[PredictedRow]:
     """Rank the labels of each row. Bad rows have none."""
     good = [row for row in rows if row.problem is None]
-    ranked = iter(_rank(model, good, options) if good else [])
+    ranked = iter(_rank(model, good, **options) if good else [])
     return [PredictedRow(row, *(next(ranked) if row.problem is None else ([], []))) for row in rows]
 
 
-def _rank(model: Model, rows: list[Row], options: PredictOptions) -> list[tuple[list[str], list[float]]]:
+def _rank(model: Model, rows: list[Row], **options: Any) -> list[tuple[list[str], list[float]]]:
     """The labels of each row and their scores."""
     features = [row.features for row in rows if row.features is not None]
     inputs = stack_rows(features) if features else Texts.from_strings([row.text for row in rows])
-    ids, scores = model.rank(inputs, options.k, options.threads, options.min_score, options.search_effort, options.tail)
+    ids, scores = model.rank(inputs, **options)
     names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)
     return [
         (

@@ -150,7 +150,7 @@ def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Da
     """Predictions from a matrix of scores, whose label ids mean something only if the truth has the same ids."""
     from shortlist.arrays import Ragged, counts_to_indptr
     from shortlist.data import Dataset
-    from shortlist.evaluation.inputs import read_predictions, top_k
+    from shortlist.evaluation.inputs import convert_predictions, top_k
 
     if not Path(truth).is_dir() or scores.shape[1] != truth_data.n_labels:
         raise DataError(
@@ -160,7 +160,7 @@ def _by_label_id(scores: Any, places: int, path: str, truth: str, truth_data: Da
         )
     if scores.shape[0] != len(truth_data):
         raise DataError(f"{path} has {scores.shape[0]:,} rows; {truth} has {len(truth_data):,} texts.")
-    ids = top_k(read_predictions(scores).rows, places)
+    ids = top_k(convert_predictions(scores).rows, places)
     labels = Ragged(counts_to_indptr((ids >= 0).sum(axis=1)), ids[ids >= 0])
     return Dataset(truth_data.texts, labels, truth_data.label_names)
 

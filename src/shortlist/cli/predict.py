@@ -15,7 +15,7 @@ from shortlist.cli.reading import row_options, tail_option
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
-    from shortlist.batch.predict import JsonLines, PredictedRow, PredictOptions, RowCounts, Source
+    from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
     from shortlist.model import Model
 
 STDIO = "-"
@@ -79,23 +79,22 @@ def predict(
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
-    from shortlist.batch.predict import JsonLines, PredictOptions
+    from shortlist.batch.predict import JsonLines
 
     source = _open_source(texts, in_file, format, id_field, reading)
     if with_text and source.has_features:
         raise OptionError(f"--with-text: {source.name} has features and no texts. Leave it out.")
     with_text = id_field is None and not source.has_features if with_text is None else with_text
     encode = JsonLines(source.unit, id_field is not None, with_text)
-    predict_options = PredictOptions(**options)
     if out is None or out == STDIO or _is_special_file(out):
         if resume:
             raise OptionError("--resume needs an output file: add --out.")
         readable = out is None and format is None and source.format in ("texts", "lines") and not as_json
-        written = _predict_to_stream(model, source, out or STDIO, predict_options, None if readable else encode)
+        written = _predict_to_stream(model, source, out or STDIO, options, None if readable else encode)
     else:
         output_options = {name: value for name, value in options.items() if name != "threads"}
         output_options |= {"id": id_field, "with_text": with_text, "format": format, **reading}
-        written = _predict_to_file(model, source, out, predict_options, encode, output_options, resume, overwrite)
+        written = _predict_to_file(model, source, out, options, encode, output_options, resume, overwrite)
     if written.rows and written.bad == written.rows:
         sys.exit(1)
 
@@ -155,7 +154,7 @@ def _predict_to_stream(
     model_folder: str,
     source: Source,
     out: str,
-    options: PredictOptions,
+    options: dict[str, Any],
     encode: Callable[[list[PredictedRow]], bytes] | None,
 ) -> RowCounts:
     """Write to a pipe or terminal; without `encode`, in a form for people to read."""
@@ -164,8 +163,8 @@ def _predict_to_stream(
 
     model, start = load(model_folder), time.perf_counter()
     with click.open_file(out, "wb") as file:
-        output = StreamOutput(file, encode or _readable(model, options.min_score))
-        predict_rows(model, source, output, options)
+        output = StreamOutput(file, encode or _readable(model, options["min_score"]))
+        predict_rows(model, source, output, **options)
     if encode is not None or output.written.bad:
         _print_summary(source.name, output.written, 0, start)
     return output.written
@@ -175,7 +174,7 @@ def _predict_to_file(
     model_folder: str,
     source: Source,
     out: str,
-    options: PredictOptions,
+    options: dict[str, Any],
     encode: JsonLines,
     output_options: dict[str, Any],
     resume: bool,
@@ -195,7 +194,7 @@ def _predict_to_file(
         n_before = output.written.rows
         try:
             if not output.finished:
-                predict_rows(model, source, output, options)
+                predict_rows(model, source, output, **options)
         except KeyboardInterrupt:
             if not source.is_file or not output.written.rows:
                 raise

@@ -11,7 +11,7 @@ from typing import Any
 
 from shortlist.data.options import ReadOptions
 from shortlist.data.records import NumberedRecord
-from shortlist.errors import DataError, MissingExtraError
+from shortlist.errors import DataError, import_extra
 from shortlist.progress import Progress
 from shortlist.streams import STANDARD_INPUT, read_blocks, stream_name
 
@@ -19,10 +19,8 @@ ROWS_PER_BATCH = 16_384
 
 
 def import_pyarrow(purpose: str) -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError(purpose, "parquet") from None
+    pyarrow = import_extra("pyarrow", purpose, "parquet")
+    importlib.import_module("pyarrow.parquet")
     return pyarrow
 
 
@@ -40,10 +38,9 @@ def parquet_records(
 def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[Any]:
     """A Parquet file that has the columns to read."""
     pyarrow = import_pyarrow("reading Parquet")
-    parquet = importlib.import_module("pyarrow.parquet")
     name = stream_name(path)
     try:
-        with parquet.ParquetFile(_seekable(path, pyarrow)) as file:
+        with pyarrow.parquet.ParquetFile(_seekable(path, pyarrow)) as file:
             _check_columns(file.schema_arrow.names, options, name)
             yield file
     except (pyarrow.ArrowException, OSError) as error:

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortlist.arrays import counts_to_indptr
-from shortlist.data.lines import first_line
+from shortlist.arrays import counts_to_indptr, outside
 from shortlist.data.records import BadRow
-from shortlist.data.sparse_text import MESSAGES, parse_header
+from shortlist.data.sparse_text import MESSAGES, has_header, parse_blocks
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.sparse_text import parse_rows
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 
@@ -40,8 +38,7 @@ def stack_rows(rows: Sequence[FeatureRow]) -> sparse.csr_array:
     columns = np.concatenate([np.asarray(row.columns, np.int64) for row in rows])
     values = np.concatenate([np.asarray(row.values, np.float64) for row in rows])
     n_columns = rows[0].n_columns
-    if len(columns) and not 0 <= columns.min() <= columns.max() < n_columns:
-        wrong = columns.min() if columns.min() < 0 else columns.max()
+    if (wrong := outside(columns, n_columns)) is not None:
         raise OptionError(f"column {wrong} is out of range; expected columns from 0 to below {n_columns:,}")
     return sparse.csr_array((values, columns, indptr), shape=(len(rows), n_columns))
 
@@ -50,22 +47,14 @@ def feature_format(path: Path) -> str | None:
     """The format of a file of features; None if it is something else."""
     if path.suffix in MATRICES:
         return MATRICES[path.suffix]
-    if path.is_file():
-        fields = first_line(path).split()
-        if len(fields) in (2, 3) and all(field.isdigit() for field in fields):
-            return SPARSE
-    return None
+    return SPARSE if path.is_file() and (has_header(path, 2) or has_header(path, 3)) else None
 
 
 def sparse_text_rows(blocks: Iterator[tuple[bytes, int]], name: str) -> Iterator[tuple[int, FeatureRow | BadRow]]:
     """The rows of a file of the Repository and their line numbers; labels at the start of rows are skipped."""
-    first, _ = next(blocks, (b"", 1))
-    header, _, rest = first.partition(b"\n")
-    n_rows, n_columns, *n_labels = parse_header(header, name, 3 if len(header.split()) == 3 else 2)
+    (n_rows, n_columns, *_), parsed = parse_blocks(blocks, name)
     n_read = 0
-    for lines, number in _with_first((rest, 2), blocks):
-        parsed = parse_rows(np.frombuffer(lines, np.uint8), lines.count(b"\n"), (n_labels or [-1])[0], n_columns)
-        columns, values, counts, _, _, errors = parsed
+    for (columns, values, counts, _, _, errors), number in parsed:
         n_read += len(errors)
         starts = counts_to_indptr(counts).tolist()
         for row, error in enumerate(errors.tolist()):
@@ -77,12 +66,6 @@ def sparse_text_rows(blocks: Iterator[tuple[bytes, int]], name: str) -> Iterator
             f"{name}: the header says {n_rows:,} rows, but there are {n_read:,}; expected a complete file. Download or "
             "create the file again."
         )
-
-
-def _with_first(first: tuple[bytes, int], others: Iterator[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    if first[0]:
-        yield first
-    yield from others
 
 
 def open_matrix(path: Path) -> Any:

@@ -6,6 +6,7 @@ A folder is either a benchmark with a train, validation and test part, or a set 
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,14 @@ from shortlist.data.arrow import frame_records, parquet_records
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS, csv_records
 from shortlist.data.dataset import Dataset
-from shortlist.data.jsonl import read_jsonl
+from shortlist.data.jsonl import json_records, read_jsonl
 from shortlist.data.label_names import FILE_NAMES, find_label_names, read_label_names
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.records import BadRow, NumberedRecord
 from shortlist.errors import DataError, OptionError
+from shortlist.progress import Progress
 from shortlist.streams import COMPRESSED_SUFFIXES, STANDARD_INPUT, stream_name
 
 FORMATS = {
@@ -74,17 +76,32 @@ def read(source: Any, part: str | None = None, *, format: str | None = None, **o
 
 def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
     """Add the rows of one file to the builder."""
-    format, name = format or format_of(Path(path)) or "jsonl", stream_name(path)
+    format = format or format_of(Path(path)) or "jsonl"
+    if format not in FORMATS.values():
+        raise OptionError(f"format {format!r} is unknown; choose jsonl, csv, tsv or parquet.")
     if format == "jsonl":
         read_jsonl(path, builder, options)
-    elif format in SEPARATORS:
+        return
+    if format in SEPARATORS:
         options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
-        blocks = line_blocks(path, builder.report, options)
-        builder.add_records(csv_records(blocks, name, options, SEPARATORS[format]), name, options)
-    elif format == "parquet":
-        builder.add_records(parquet_records(path, options), name, options, "row")
-    else:
-        raise OptionError(f"format {format!r} is unknown; choose jsonl, csv, tsv or parquet.")
+    records = file_records(path, format, options, builder.report)
+    builder.add_records(records, stream_name(path), options, "row" if format == "parquet" else "line")
+
+
+def file_records(
+    path: str | Path,
+    format: str,
+    options: ReadOptions,
+    report: ReadReport | None = None,
+    progress: Progress | None = None,
+) -> Iterator[NumberedRecord]:
+    """The records of a file. A damaged file is reported; without a report, it is an error."""
+    if format == "parquet":
+        return parquet_records(path, options, progress)
+    blocks = line_blocks(path, report, options, progress)
+    if format in SEPARATORS:
+        return csv_records(blocks, stream_name(path), options, SEPARATORS[format])
+    return itertools.chain.from_iterable(json_records(lines.split(b"\n"), first) for lines, first in blocks)
 
 
 def format_of(path: Path) -> str | None:

@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from shortlist.data.arrow import open_parquet, parquet_records
-from shortlist.data.csv_files import SEPARATORS, csv_records
+from shortlist.data.arrow import open_parquet
 from shortlist.data.feature_rows import (
     FORMATS,
     MATRICES,
@@ -25,10 +24,10 @@ from shortlist.data.feature_rows import (
     open_matrix,
     sparse_text_rows,
 )
-from shortlist.data.jsonl import decode_line, json_records
+from shortlist.data.jsonl import decode_line
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.read import format_of
+from shortlist.data.read import file_records, format_of
 from shortlist.data.records import BadRow, NumberedRecord, check_fields, check_id, check_text
 from shortlist.errors import DataError, OptionError
 from shortlist.progress import Progress
@@ -135,18 +134,12 @@ class RowSource:
             return Row(number, "", row_id, f"{bad.what}; expected {bad.expected}")
 
     def _records(self) -> Iterator[NumberedRecord]:
-        if self.format == "parquet":
-            return parquet_records(self.path, self.options, self._progress)
         if self.format in MATRICES.values():
             return matrix_rows(self._matrix, self._progress)
+        if self.format not in (SPARSE, LINES):
+            return file_records(self.path, self.format, self.options, progress=self._progress)
         blocks = line_blocks(self.path, None, self.options, self._progress)
-        if self.format == SPARSE:
-            return sparse_text_rows(blocks, self.name)
-        if self.format in SEPARATORS:
-            return csv_records(blocks, self.name, self.options, SEPARATORS[self.format])
-        if self.format == LINES:
-            return self._text_records(blocks)
-        return itertools.chain.from_iterable(json_records(lines.split(b"\n"), first) for lines, first in blocks)
+        return sparse_text_rows(blocks, self.name) if self.format == SPARSE else self._text_records(blocks)
 
     def _text_records(self, blocks: Iterator[tuple[bytes, int]]) -> Iterator[NumberedRecord]:
         """Lines that are texts. Undecodable bytes become lone surrogates, which are no valid text."""

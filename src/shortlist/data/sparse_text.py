@@ -5,6 +5,8 @@ A kernel parses the rows, 16 times as fast as plain Python (docs/lab-book.md): t
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +39,10 @@ def read_sparse_text(
     as empty rows, so that files that belong together remain aligned. A column that occurs twice in a row occurs twice
     in the matrix: the caller knows whether to add the values or to report a repeat.
     """
-    blocks = line_blocks(path, report, options)
-    first, _ = next(blocks, (b"", 0))
-    header, _, rest = first.partition(b"\n")
-    n_rows, n_columns, *more = parse_header(header, path, 3 if with_labels else 2)
-    n_labels = more[0] if with_labels else 0
+    sizes, blocks = parse_blocks(line_blocks(path, report, options), path, 3 if with_labels else 2)
+    n_rows, n_columns, n_labels = (*sizes, 0)[:3]
     parsed = []
-    for lines, number in [(rest, 2), *blocks]:
-        n_lines = lines.count(b"\n")
-        rows = kernel.parse_rows(np.frombuffer(lines, np.uint8), n_lines, n_labels if with_labels else -1, n_columns)
+    for rows, number in blocks:
         parsed.append(rows)
         for row in np.flatnonzero(rows[-1]):
             report.add(str(path), number + int(row), *MESSAGES[int(rows[-1][row])])
@@ -63,9 +60,26 @@ def has_header(path: Path, n_numbers: int) -> bool:
     return len(fields) == n_numbers and all(field.isdigit() for field in fields)
 
 
-def parse_header(line: bytes, path: str | Path, n_numbers: int) -> list[int]:
+def parse_blocks(
+    blocks: Iterator[tuple[bytes, int]], path: str | Path, n_numbers: int | None = None
+) -> tuple[list[int], Iterator[tuple[tuple[np.ndarray, ...], int]]]:
+    """The numbers in the header; and for each block what the kernel parses, with the number of its first line.
+
+    A header has `n_numbers` numbers: 2, or 3 if the lines start with labels. None: either.
+    """
+    header, _, rest = next(blocks, (b"", 1))[0].partition(b"\n")
+    sizes = _parse_header(header, path, n_numbers)
+    n_labels = sizes[2] if len(sizes) == 3 else -1
+
+    def parse(lines: bytes) -> tuple[np.ndarray, ...]:
+        return kernel.parse_rows(np.frombuffer(lines, np.uint8), lines.count(b"\n"), n_labels, sizes[1])
+
+    return sizes, ((parse(lines), number) for lines, number in itertools.chain([(rest, 2)], blocks))
+
+
+def _parse_header(line: bytes, path: str | Path, n_numbers: int | None) -> list[int]:
     fields = line.split()
-    if len(fields) != n_numbers or not all(field.isdigit() for field in fields):
+    if len(fields) not in ((n_numbers,) if n_numbers else (2, 3)) or not all(field.isdigit() for field in fields):
         names = "texts, features and labels" if n_numbers == 3 else "rows and columns"
         shown = line[:60].decode(errors="replace")
         raise DataError(f"{path}, line 1: the header is {shown!r}; expected the numbers of {names}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import itertools
 from collections.abc import Iterable, Iterator
@@ -112,7 +111,6 @@ def _write_csv(dataset: Dataset, path: Path, separator: str, label_separator: st
 
 def _write_parquet(dataset: Dataset, path: Path) -> None:
     pyarrow = import_pyarrow("writing Parquet")
-    parquet = importlib.import_module("pyarrow.parquet")
     fields = [("text", pyarrow.string()), ("labels", pyarrow.list_(pyarrow.string()))]
     if dataset.labels.weights is not None:
         fields.append(("weights", pyarrow.list_(pyarrow.float32())))
@@ -120,7 +118,7 @@ def _write_parquet(dataset: Dataset, path: Path) -> None:
         fields.append(("time", pyarrow.array(dataset.times[:1].tolist()).type))
     schema = pyarrow.schema(fields)
     rows = records(dataset)
-    with write_atomically(path) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
 

@@ -12,8 +12,8 @@ from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
-from shortlist.evaluation.filters import drop_pairs, places_needed, split_pairs
-from shortlist.evaluation.inputs import Aligned, Train, align, read_predictions, read_truth, top_k
+from shortlist.evaluation.filters import places_needed, split_pairs, unfiltered, without_pairs
+from shortlist.evaluation.inputs import Aligned, Train, align, convert_predictions, convert_truth, top_k
 from shortlist.evaluation.metrics import (
     DEFAULT_K,
     FAMILIES,
@@ -162,10 +162,10 @@ def evaluate(
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
-    given = read_predictions(predictions)
+    given = convert_predictions(predictions)
     if in_order:
         given.rows = Ragged(given.rows.indptr, given.rows.values)
-    aligned = align(given, read_truth(truth), train, isinstance(truth, Dataset))
+    aligned = align(given, convert_truth(truth), train, isinstance(truth, Dataset))
     true_labels, frequencies = sort_unique(aligned.truth), aligned.frequencies
     n_texts = len(true_labels)
     pair_rows, pair_labels = split_pairs([] if filter_pairs is None else filter_pairs, n_texts)
@@ -174,7 +174,9 @@ def evaluate(
     if not sparse.issparse(predictions):  # which has no order of its own
         notes += _score_notes(aligned.predictions)
     if len(pair_rows):
-        ranked, true_labels = drop_pairs(ranked, true_labels, pair_rows, aligned.label_ids(pair_labels))
+        pairs = np.column_stack([pair_rows, aligned.label_ids(pair_labels)])
+        ranked, _ = unfiltered(ranked, ranked, pairs, ranked.shape[1])
+        true_labels = without_pairs(true_labels, pairs)
         notes.append(f"Filter pairs that do not count: {len(pair_rows):,}.")
     if drop_leaks and leaks is not None:
         ranked, true_labels = ranked[~leaks], true_labels.take(~leaks)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged
+from shortlist.arrays import Ragged, outside
 from shortlist.errors import DataError, OptionError
 
 
@@ -24,8 +24,7 @@ def split_pairs(pairs: Any, n_texts: int) -> tuple[np.ndarray, list[Any]]:
     rows = np.asarray([row for row, _ in pairs])
     if not np.issubdtype(rows.dtype, np.integer):
         raise OptionError(f"filter pairs must start with the row number of a text, not {rows.dtype}")
-    if rows.min() < 0 or rows.max() >= n_texts:
-        wrong = rows.min() if rows.min() < 0 else rows.max()
+    if (wrong := outside(rows, n_texts)) is not None:
         raise DataError(f"filter_pairs: text row {wrong} is out of range ({n_texts:,} texts, rows from 0)")
     return rows.astype(np.int64), [label for _, label in pairs]
 
@@ -38,27 +37,21 @@ def places_needed(k: int, pairs: np.ndarray | None) -> int:
 def is_filtered(ids: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return which of the label ids (texts × K, -1 for none) form one of the pairs with their text."""
     keys = pair_keys(np.arange(len(ids))[:, None], ids)
-    return (ids >= 0) & contains(pair_keys(pairs[:, 0], pairs[:, 1]), keys)
+    return (ids >= 0) & contains(pair_keys(*pairs.T), keys)
 
 
 def unfiltered(ids: np.ndarray, scores: np.ndarray, pairs: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first k labels (ids and scores, texts × K) of each text that form none of the pairs with it."""
-    if pairs is not None and len(pairs):
-        ids = np.where(is_filtered(ids, pairs), -1, ids)
-    order = np.argsort(ids < 0, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    if pairs is None or not len(pairs):
+        return ids[:, :k], scores[:, :k]
+    dropped = is_filtered(ids, pairs)
+    order = np.argsort(dropped, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(np.where(dropped, -1, ids), order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def drop_pairs(ids: np.ndarray, truth: Ragged, rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, Ragged]:
-    """Remove the pairs from ranked predictions (texts × K), where lower ranks move up, and from the truth."""
-    pairs = pair_keys(rows[labels >= 0], labels[labels >= 0])
-    truth = truth.keep(~contains(pairs, pair_keys(truth.row_ids, truth.values)))
-    touched = np.unique(rows)
-    dropped = (ids[touched] >= 0) & contains(pairs, pair_keys(touched[:, None], ids[touched]))
-    order = np.argsort(dropped, axis=1, kind="stable")
-    ids = ids.copy()
-    ids[touched] = np.take_along_axis(np.where(dropped, -1, ids[touched]), order, axis=1)
-    return ids, truth
+def without_pairs(labels: Ragged, pairs: np.ndarray) -> Ragged:
+    """Return the labels of each text that form none of the pairs with it."""
+    return labels.keep(~contains(pair_keys(*pairs.T), pair_keys(labels.row_ids, labels.values)))
 
 
 def pair_keys(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged
+from shortlist.arrays import Ragged, outside
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels.metrics import top_of_rows
@@ -39,7 +39,7 @@ class Labels:
         return "ids" if len(self.rows.values) else None
 
 
-def read_predictions(predictions: Any) -> Labels:
+def convert_predictions(predictions: Any) -> Labels:
     """Convert predictions; the labels of a text are in the given order, best first if they have no scores."""
     if sparse.issparse(predictions):
         matrix = sparse.csr_array(predictions)
@@ -59,7 +59,7 @@ def read_predictions(predictions: Any) -> Labels:
     return _read_rows(predictions, "predictions", lowest=-1)
 
 
-def read_truth(truth: Any) -> Labels:
+def convert_truth(truth: Any) -> Labels:
     """Convert the true labels of each text."""
     if isinstance(truth, np.ndarray):
         raise OptionError(
@@ -74,8 +74,7 @@ def _read_rows(rows: Any, what: str, lowest: int) -> Labels:
         return Labels(rows.labels, rows.label_names)
     labels = Labels(rows) if isinstance(rows, Ragged) else _read_lists(rows, what)
     ids = labels.rows.values
-    if labels.kind == "ids" and (ids.min() < lowest or ids.max() > MAX_ID):
-        wrong = ids.min() if ids.min() < lowest else ids.max()
+    if labels.kind == "ids" and (wrong := outside(ids, MAX_ID + 1, lowest)) is not None:
         raise DataError(f"{what}: {wrong} is not a label id; ids are between {lowest} and {MAX_ID}")
     return labels
 
@@ -223,6 +222,5 @@ def _read_train(train: Train | None, by_name: bool) -> tuple[Sequence[str], np.n
 
 
 def _check_range(ids: np.ndarray, n_labels: int, what: str, whose: str, lowest: int = 0) -> None:
-    if ids.size and (ids.min() < lowest or ids.max() >= n_labels):
-        wrong = ids.min() if ids.min() < lowest else ids.max()
+    if (wrong := outside(ids, n_labels, lowest)) is not None:
         raise DataError(f"{what}: label id {wrong} is out of range ({whose} has {n_labels:,} labels, numbered from 0)")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shortlist.arrays import Ragged
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import OptionError
 from shortlist.kernels import metrics as kernels
 
 DEFAULT_K = (1, 3, 5)
@@ -84,16 +84,7 @@ def find_hits(
 
     A label that is predicted twice for a text counts once.
     """
-    if predictions.ndim != 2 or not np.issubdtype(predictions.dtype, np.integer):
-        raise OptionError(
-            "predictions must be a two-dimensional array of integers (texts × places), "
-            f"not {predictions.dtype} of shape {predictions.shape}"
-        )
     n_texts = len(predictions)
-    if n_texts != len(truth):
-        raise DataError(f"there are predictions for {n_texts:,} texts but true labels for {len(truth):,}")
-    if len(truth.values) and truth.values.min() < 0:
-        raise DataError(f"true label ids must not be negative: {truth.values.min()}")
     predictions = np.ascontiguousarray(predictions[:, :places], dtype=np.int32)
     truth = sort_unique(truth)
     ranked = np.full((places, n_texts), kernels.NOTHING, np.int32)
@@ -103,8 +94,6 @@ def find_hits(
     true_counts = np.bincount(truth.values, minlength=n_labels)
     if inverse_propensities is None:
         return Hits(ranked, correct, truth.counts, true_counts)
-    if len(inverse_propensities) < n_labels:
-        raise DataError(f"there are {len(inverse_propensities):,} propensities for {n_labels:,} labels")
     gains = np.append(np.asarray(inverse_propensities, np.float64), 0.0)
     best_gains = np.empty((places, n_texts), np.float64)
     kernels.best_gains(truth.indptr, truth.values, gains, best_gains)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.arrays import Ragged, counts_to_indptr, outside
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import labels as kernels
 from shortlist.kernels.threads import use_threads
@@ -45,8 +45,7 @@ def label_centroids(
 
 def texts_by_label(labels: Ragged, n_labels: int) -> sparse.csr_array:
     """Transpose the labels of each text: one row per label, one column per text, label weights as values."""
-    if len(labels.values) and not 0 <= labels.values.min() <= labels.values.max() < n_labels:
-        wrong = labels.values.min() if labels.values.min() < 0 else labels.values.max()
+    if (wrong := outside(labels.values, n_labels)) is not None:
         raise DataError(f"label id {wrong} is out of range ({n_labels:,} labels)")
     weights = np.ones(len(labels.values), np.float32) if labels.weights is None else labels.weights
     by_text = sparse.csr_array((weights, labels.values, labels.indptr), shape=(len(labels), n_labels))

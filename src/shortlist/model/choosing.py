@@ -11,7 +11,7 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError
 from shortlist.evaluation.calibration import is_relevant
-from shortlist.evaluation.filters import contains, pair_keys, places_needed, unfiltered
+from shortlist.evaluation.filters import places_needed, unfiltered, without_pairs
 from shortlist.evaluation.goals import Goal
 from shortlist.evaluation.thresholds import Judged, ThresholdTable, choose_threshold
 from shortlist.model.model import Model
@@ -53,8 +53,7 @@ def judge(model: Model, dataset: Dataset, k: int, threads: int | None) -> Judged
     """The k best labels of each text, whatever their score, and which of them are right."""
     known, labels, pairs = dataset.relabelled(model.label_names), dataset.labels, dataset.filter_pairs
     if pairs is not None:  # they are no true labels, either
-        keys = pair_keys(labels.row_ids, labels.values)
-        labels = labels.keep(~contains(pair_keys(pairs[:, 0], pairs[:, 1]), keys))
+        labels = without_pairs(labels, pairs)
     inputs = dataset.texts if dataset.features is None else dataset.features
     ids, scores = model.rank(inputs, places_needed(k, known.filter_pairs), threads, min_score=0)
     ids, scores = unfiltered(ids, scores, known.filter_pairs, k)

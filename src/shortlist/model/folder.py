@@ -29,13 +29,13 @@ from shortlist.model.format import (
     FileFacts,
     ModelConfig,
     StageConfig,
-    Strings,
     arrays_of,
     checksum,
     config_checksum,
     escaped,
     identity,
     is_model,
+    lines_of,
     mapped,
     read_config,
     read_contents,
@@ -54,6 +54,7 @@ from shortlist.stages.stage import Stage, without_prefix
 from shortlist.stages.tail import TailRanking
 from shortlist.stages.thresholds import Thresholds
 from shortlist.text import Vocabulary
+from shortlist.text.texts import Texts
 
 # Attempts to open a folder that is being replaced.
 MAX_ATTEMPTS = 3
@@ -271,13 +272,13 @@ class ModelReader:
         except (ValueError, RecursionError) as error:  # as msgspec's own are, and Unicode's
             raise self._damaged(f"{name} is not JSON lines: {error}") from None
 
-    def _strings(self, name: str) -> Strings:
+    def _strings(self, name: str) -> Texts:
         content = self._content(name)
         try:
             content.decode()
         except UnicodeDecodeError as error:
             raise self._damaged(f"{name} is not UTF-8 at byte {error.start}") from None
-        return Strings(content)
+        return lines_of(content)
 
     def _json(self, name: str) -> dict[str, Any]:
         try:

@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,13 +16,13 @@ import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
-from shortlist.files import ArrayInfo, safetensors_header
+from shortlist.files import array_in, safetensors_header
+from shortlist.text.texts import Texts
 
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 6
 CONFIG, CARD, CURVES = "config.json", "card.json", "metrics.jsonl"
 LABELS, DISPLAY_NAMES = "labels.txt", "display_names.txt"
-DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1"}
 # What a file of a model can be called: nothing that could lead elsewhere on any system.
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 MAX_CONFIG_BYTES = 1 << 26
@@ -159,40 +159,23 @@ def arrays_of(content: Any, path: Path) -> Arrays:
     try:
         arrays, _, start = safetensors_header(content)
         data = np.frombuffer(content, np.uint8)[start:]
-        return {name: _array(data, facts) for name, facts in arrays.items()}
+        found = {name: array_in(data, info) for name, info in arrays.items()}
+        if not all(array.flags.aligned for array in found.values()):  # loops would be compiled again for them
+            raise ValueError("an array is not aligned")
+        return found
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path}: not a readable safetensors file ({error}). Train or fetch the model again."
         ) from None
 
 
-def _array(data: np.ndarray, facts: ArrayInfo) -> np.ndarray:
-    begin, end = facts.data_offsets
-    array = data[begin:end].view(DTYPES[facts.dtype]).reshape(facts.shape)
-    if not array.flags.aligned:  # every compiled loop would be compiled again for it
-        raise ValueError("an array is not aligned")
-    return array
-
-
-class Strings(Sequence[str]):
+def lines_of(content: bytes) -> Texts:
     """The lines of a file, decoded when asked for: a model with a million labels opens at once."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        index = range(len(self))[index]  # negative, or an IndexError
-        begin = int(self._ends[index - 1]) + 1 if index else 0
-        return unescaped(self._content[begin : self._ends[index]].decode())
-
-    def __iter__(self) -> Iterator[str]:
-        return map(unescaped, self._content.decode().split("\n")[: len(self)])
+    if b"\\" in content:
+        return Texts.from_strings([unescaped(line) for line in content.decode().split("\n")[:-1]])
+    ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n"))
+    offsets = np.append(0, ends - np.arange(len(ends)))  # without the line breaks
+    return Texts(np.frombuffer(content.replace(b"\n", b""), np.uint8), offsets)
 
 
 def escaped(string: str) -> str:

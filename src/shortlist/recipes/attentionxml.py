@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortlist.recipes.common import OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS, epochs
-from shortlist.recipes.options import DataSize, Option, Published, choice, count, flag, fraction, rate, share
+from shortlist.recipes.common import OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS, clusters_searched, epochs
+from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, fraction, rate, share
 from shortlist.recipes.recipe import Recipe
 
 # More labels than this are scored in two steps: clusters of labels first, then the labels of the best clusters.
-LABELS_OF_ONE_LEVEL, LABELS_PER_CLUSTER, LABELS_SEEN = 4000, 16, 960
+LABELS_OF_ONE_LEVEL, LABELS_PER_CLUSTER = 4000, 16
 # The paper has one setting for its sets of some 15,000 texts, and one for those of 500,000 texts and more.
 FEW_TEXTS = 100_000
 
@@ -18,14 +18,8 @@ def _n_clusters(size: DataSize) -> int:
     return 1 if size.n_labels <= LABELS_OF_ONE_LEVEL else -(-size.n_labels // LABELS_PER_CLUSTER)
 
 
-def _n_clusters_searched(size: DataSize) -> int:
-    n_clusters = min(size.options["n_clusters"], size.n_labels)
-    return min(max(-(-LABELS_SEEN * n_clusters // size.n_labels), 1), n_clusters)
-
-
 def _published(few: Any, many: Any, source: str) -> Published:
-    rule = f"{few}; {many} from {FEW_TEXTS:,} texts on".lower()
-    return Published(lambda size: few if size.n_texts < FEW_TEXTS else many, source, rule)
+    return Published(source=source, **by_size("texts", few, (FEW_TEXTS, many)))
 
 
 TABLE, PROGRAM = "AttentionXML, table of hyperparameters", "AttentionXML, the authors' program"
@@ -50,10 +44,8 @@ ATTENTIONXML_PUBLISHED = {
     "freeze_words": _published(True, False, PROGRAM),
     "query_init": Published("xavier", PROGRAM),
     "bias_init": Published("zero", PROGRAM),
-    "averaging_start": Published(
-        lambda size: 1 / 3 if size.n_texts < FEW_TEXTS else 0.2,
-        "AttentionXML, experiments: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10",
-        f"1/3; 0.2 from {FEW_TEXTS:,} texts on",
+    "averaging_start": _published(
+        1 / 3, 0.2, "AttentionXML, experiments: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10"
     ),
     "n_clusters": Published(
         lambda size: 1 if size.n_labels <= 50_000 else -(-size.n_labels // 64),
@@ -75,12 +67,7 @@ ATTENTIONXML = Recipe(
     options=(
         *TEXT_OPTIONS,
         epochs(10, 4, 30),
-        count(
-            "batch_size",
-            lambda size: 40 if size.n_texts < FEW_TEXTS else 200,
-            "texts per step",
-            "40; 200 from 100,000 texts on",
-        ),
+        count("batch_size", help="texts per step", **by_size("texts", 40, (FEW_TEXTS, 200))),
         rate("learning_rate", 0.002, "peak of the learning rate"),
         *(option for option in OPTIMIZATION_OPTIONS if option.name in ("optimizer", "schedule", "decay_epoch")),
         count("hidden_size", 128, "size of the LSTM's hidden state, in each direction"),
@@ -113,7 +100,7 @@ ATTENTIONXML = Recipe(
             "clusters of labels, the upper level of the label tree; 1: no tree",
             "1 up to 4,000 labels; labels / 16",
         ),
-        count("n_clusters_searched", _n_clusters_searched, "clusters whose labels a text sees", "960 labels' worth"),
+        clusters_searched(n_labels_seen=960),
         *RUN,
     ),
     published=ATTENTIONXML_PUBLISHED,

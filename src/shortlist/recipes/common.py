@@ -6,20 +6,34 @@ import math
 from dataclasses import replace
 
 from shortlist.kernels.threads import n_cores
-from shortlist.recipes.options import DataSize, Option, choice, count, flag, fraction, rate, share
+from shortlist.recipes.options import DataSize, Option, by_size, choice, count, flag, fraction, rate, share
 
 
 def default_dropout(size: DataSize) -> float:
     return round(min(max(0.85 - 0.27 * math.log10(size.scale), 0.25), 0.9), 2)
 
 
-def epochs(factor: float, least: int, most: int) -> Option:
-    return count(
-        "n_epochs",
-        lambda size: round(min(max(factor * size.scale**-0.5, least), most)),
-        "passes over the training texts",
-        f"{factor:g} / √(texts / 10,000), {least} to {most}",
-    )
+def epochs(
+    factor: float, least: int, most: int, name: str = "n_epochs", help: str = "passes over the training texts"
+) -> Option:
+    rule = f"{factor:g} / √(texts / 10,000), {least} to {most}"
+    return count(name, lambda size: round(min(max(factor * size.scale**-0.5, least), most)), help, rule)
+
+
+def surrogate_epochs(factor: float, least: int, most: int) -> Option:
+    help = "passes over the texts in which the features are learnt"
+    return epochs(factor, least, most, "n_surrogate_epochs", help)
+
+
+def clusters_searched(n_labels_seen: int) -> Option:
+    """So many clusters that a text sees about this many labels."""
+
+    def default(size: DataSize) -> int:
+        n_clusters = min(size.options["n_clusters"], size.n_labels)
+        return min(max(-(-n_labels_seen * n_clusters // size.n_labels), 1), max(n_clusters, 1))
+
+    help = "clusters whose labels a text sees"
+    return count("n_clusters_searched", default, help, f"{n_labels_seen:,} labels' worth")
 
 
 def decay_epoch(name: str, n_epochs: str, when: str) -> Option:
@@ -31,12 +45,7 @@ def decay_epoch(name: str, n_epochs: str, when: str) -> Option:
     )
 
 
-BATCH_SIZE = count(
-    "batch_size",
-    lambda size: 128 if size.n_texts < 200_000 else 256,
-    "texts per step",
-    "128; 256 from 200,000 texts on",
-)
+BATCH_SIZE = count("batch_size", help="texts per step", **by_size("texts", 128, (200_000, 256)))
 DROPOUT = fraction(
     "dropout",
     default_dropout,

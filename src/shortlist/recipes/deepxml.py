@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortlist.recipes.common import BATCH_SIZE, BLOCK_OPTIONS, OPTIMIZATION_OPTIONS, decay_epoch, epochs
-from shortlist.recipes.options import DataSize, Option, Published, choice, count, flag, rate, share
+from shortlist.recipes.common import (
+    BATCH_SIZE,
+    BLOCK_OPTIONS,
+    OPTIMIZATION_OPTIONS,
+    decay_epoch,
+    epochs,
+    surrogate_epochs,
+)
+from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, rate, share
 
 DEEPXML_PHASES = ("surrogate", "candidates", "classifier")
 
@@ -32,12 +39,7 @@ DEEPXML_OPTIONS = (
         "2,048, at most the labels",
     ),
     flag("label_correlations", False, "bring labels that share texts into the same clusters, too"),
-    count(
-        "n_surrogate_epochs",
-        lambda size: round(min(max(20 * size.scale**-0.5, 4), 30)),
-        "passes over the texts in which the features are learnt",
-        "20 / √(texts / 10,000), 4 to 30",
-    ),
+    surrogate_epochs(20, 4, 30),
     rate("surrogate_learning_rate", 0.004, "peak of the learning rate on the surrogate task"),
     decay_epoch("surrogate_decay_epoch", "n_surrogate_epochs", "with schedule=step, on the surrogate task"),
     flag("identity_start", False, "the block of the surrogate task starts as the identity, as that of the rows does"),
@@ -124,23 +126,17 @@ FINETUNE_ENCODER = flag(
 # What Table 5 and the authors' program set for each data set, as rules of the number of texts and labels. By them, the
 # data sets of the paper get their values: AmazonTitles-670K, WikiSeeAlsoTitles-350K, WikiTitles-500K, AmazonTitles-3M.
 # For the sizes that the paper does not look at, the program's settings for EURLex-4K are the nearest.
-FEW_TEXTS, MANY_TEXTS, VERY_MANY_TEXTS, MANY_LABELS = 100_000, 500_000, 1_000_000, 1_000_000
+FEW_TEXTS, MANY_TEXTS, MANY_LABELS = 100_000, 500_000, 1_000_000
 
 
-def by_texts(few: Any, many: Any, source: str) -> Published:
-    """A default that is another one below 100,000 texts."""
-    rule = f"{many:g}; below 100,000 texts {few:g}"
-    return Published(lambda size: few if size.n_texts < FEW_TEXTS else many, source, rule)
+def _by_texts(few: Any, many: Any, source: str) -> Published:
+    return Published(source=source, **by_size("texts", few, (FEW_TEXTS, many)))
 
 
 def _surrogate_rate(size: DataSize) -> float:
     if size.n_labels >= MANY_LABELS:
         return 0.003
     return 0.01 if size.n_texts < FEW_TEXTS else 0.02 if size.n_texts < MANY_TEXTS else 0.005
-
-
-def _extreme_rate(size: DataSize) -> float:
-    return 0.007 if size.n_texts < FEW_TEXTS else 0.002 if size.n_texts < VERY_MANY_TEXTS else 0.0005
 
 
 WORDS_PUBLISHED = {
@@ -162,10 +158,10 @@ WORDS_PUBLISHED = {
 DEEPXML_PUBLISHED = {
     **WORDS_PUBLISHED,
     "reranker": Published("network", "DeepXML §4, re-ranking the labels"),
-    "n_reranked": by_texts(100, 200, "program: 200 best predictions; 100 for EURLex-4K"),
-    "n_reranker_epochs": by_texts(15, 12, "program"),
-    "reranker_learning_rate": by_texts(0.005, 0.002, "program"),
-    "reranker_decay_epoch": by_texts(10, 8, "program"),
+    "n_reranked": _by_texts(100, 200, "program: 200 best predictions; 100 for EURLex-4K"),
+    "n_reranker_epochs": _by_texts(15, 12, "program"),
+    "reranker_learning_rate": _by_texts(0.005, 0.002, "program"),
+    "reranker_decay_epoch": _by_texts(10, 8, "program"),
     "beta": Published(0.0, "DeepXML §4: β, chosen on held-out texts; program: 0.6"),
     "batch_size": Published(255, "program"),
     "surrogate": Published("clusters", "DeepXML §4, module I"),
@@ -196,11 +192,10 @@ DEEPXML_PUBLISHED = {
     "blend": Published("mean", "DeepXML §4, log-time prediction"),
     "alpha": Published(0.0, "DeepXML A.1: α, chosen on held-out texts"),
     "similarity_scale": Published(1.0, "DeepXML §4: σ(s)"),
-    "n_epochs": by_texts(20, 15, "program"),
+    "n_epochs": _by_texts(20, 15, "program"),
     "learning_rate": Published(
-        _extreme_rate,
-        "DeepXML Table 5; program (EURLex-4K) for few texts",
-        "0.002; below 100,000 texts 0.007; from a million texts on 0.0005",
+        source="DeepXML Table 5; program (EURLex-4K) for few texts",
+        **by_size("texts", 0.007, (FEW_TEXTS, 0.002), (1_000_000, 0.0005)),
     ),
     "decay_epoch": Published(14, "program"),
     "optimizer": Published("adam", "DeepXML §4: Adam; program: SparseAdam for word vectors and label rows"),

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import HELD_OUT_OPTIONS, RUN
+from shortlist.recipes.common import HELD_OUT_OPTIONS, RUN, surrogate_epochs
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES
 from shortlist.recipes.options import count, fraction
 from shortlist.recipes.recipe import Recipe
 
 # Given features are good to begin with: fewer epochs keep what they know.
-N_SURROGATE_EPOCHS = count(
-    "n_surrogate_epochs",
-    lambda size: round(min(max(16 * size.scale**-0.5, 4), 30)),
-    "passes over the texts in which the features are learnt",
-    "16 / √(texts / 10,000), 4 to 30",
-)
+N_SURROGATE_EPOCHS = surrogate_epochs(16, 4, 30)
 DEEPXML_FEATURES = Recipe(
     name="deepxml-features",
     summary="dense features and a hidden layer that learns on top of them, in DeepXML's modules",

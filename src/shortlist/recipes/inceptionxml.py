@@ -13,6 +13,7 @@ from shortlist.recipes.common import (
     OPTIMIZATION_OPTIONS,
     RUN,
     TEXT_OPTIONS,
+    clusters_searched,
     epochs,
 )
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
@@ -21,7 +22,6 @@ from shortlist.recipes.recipe import Recipe
 
 # Small clusters are more accurate, and cost more the more of them there are.
 LABELS_PER_CLUSTER, LABELS_PER_CLUSTER_OF_MANY, MANY_CLUSTERS = 8, 16, 8192
-LABELS_SEEN = 1600
 
 JOINT_OPTIONS = (*TEXT_OPTIONS, epochs(40, 5, 60), BATCH_SIZE, LEARNING_RATE, *OPTIMIZATION_OPTIONS, *BLOCK_OPTIONS)
 
@@ -29,11 +29,6 @@ JOINT_OPTIONS = (*TEXT_OPTIONS, epochs(40, 5, 60), BATCH_SIZE, LEARNING_RATE, *O
 def _n_clusters(size: DataSize) -> int:
     of_many = max(-(-size.n_labels // LABELS_PER_CLUSTER_OF_MANY), MANY_CLUSTERS)
     return min(-(-size.n_labels // LABELS_PER_CLUSTER), of_many, size.n_labels)
-
-
-def _n_clusters_searched(size: DataSize) -> int:
-    n_clusters = min(size.options["n_clusters"], size.n_labels)
-    return min(max(-(-LABELS_SEEN * n_clusters // size.n_labels), 1), max(n_clusters, 1))
 
 
 def _by_variant(syncxml: Any, lightxml: Any, source: str = "") -> Published:
@@ -141,7 +136,7 @@ CLUSTER_OPTIONS = (
         "labels / 8; of very many labels, labels / 16",
         low=0,
     ),
-    count("n_clusters_searched", _n_clusters_searched, "clusters whose labels a text sees", "1,600 labels' worth"),
+    clusters_searched(n_labels_seen=1600),
     share("detach_fraction", 0.25, "share of the training in which the label rows do not move the encoder"),
     choice(
         "missing_positives",

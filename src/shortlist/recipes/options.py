@@ -136,27 +136,48 @@ def choice(name: str, default: str, help: str, choices: Sequence[str]) -> Option
     return Option(name, (str,), default, help, choices=tuple(choices))
 
 
-def with_defaults(options: Iterable[Option], **defaults: Any) -> tuple[Option, ...]:
-    """The options with other defaults."""
-    changed = [replace(o, default=defaults.pop(o.name), rule="") if o.name in defaults else o for o in options]
-    if defaults:
-        raise OptionError(f"no option {', '.join(defaults)} to give a default to")
-    return tuple(changed)
+def by_size(unit: str, first: Any, *steps: tuple[int, Any]) -> dict[str, Any]:
+    """A default that follows the number of "texts" or "labels": the first value, and others from some numbers on.
+
+    Returns the keyword arguments `default` and `rule` of an option or a `Published`.
+
+    >>> by_size("texts", 40, (100_000, 200))["rule"]
+    '40; 200 from 100,000 texts on'
+    """
+
+    def default(size: DataSize) -> Any:
+        n = size.n_texts if unit == "texts" else size.n_labels
+        return next((value for bound, value in reversed(steps) if n >= bound), first)
+
+    later = [f"{_show(value)} from {bound:,} {unit} on" for bound, value in steps]
+    return {"default": default, "rule": "; ".join([_show(first), *later])}
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value).lower() if isinstance(value, bool | str) else f"{value:,}"
 
 
 class Published(NamedTuple):
     """The default of an option in a paper: a value or a function of the `DataSize`, and its place in the paper."""
 
     default: Any
-    source: str
+    source: str = ""
     rule: str = ""
+
+
+def with_defaults(options: Iterable[Option], **defaults: Any) -> tuple[Option, ...]:
+    """The options with other defaults."""
+    return with_published(options, {name: Published(value) for name, value in defaults.items()})
 
 
 def with_published(options: Iterable[Option], published: Mapping[str, Published]) -> tuple[Option, ...]:
     """The options with the defaults of a paper."""
+    options = tuple(options)
     unknown = published.keys() - {option.name for option in options}
     if unknown:
-        raise OptionError(f"no option {', '.join(sorted(unknown))} to give a published default to")
+        raise OptionError(f"no option {', '.join(sorted(unknown))} to give a default to")
     return tuple(replace(o, **published[o.name]._asdict()) if o.name in published else o for o in options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from shortlist.recipes.common import BLOCK_OPTIONS, LEARNING_RATE, OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES
@@ -11,6 +12,7 @@ from shortlist.recipes.options import (
     DataSize,
     Option,
     Published,
+    by_size,
     choice,
     count,
     flag,
@@ -67,13 +69,8 @@ def _published_n_clusters(size: DataSize) -> int:
     return 0 if size.n_labels < MANY_LABELS else 1 << (-(-size.n_labels // 100) - 1).bit_length()
 
 
-def _by_labels(source: str, few: int, many: int) -> Published:
-    rule = f"{few:,}; from {MANY_LABELS:,} labels on {many:,}"
-    return Published(lambda size: few if size.n_labels < MANY_LABELS else many, source, rule)
-
-
-def _published_n_epochs(size: DataSize) -> int:
-    return 20 if size.n_texts < 100_000 else 15 if size.n_texts < 1_000_000 else 10
+def _by_labels(source: str, few: Any, many: Any) -> Published:
+    return Published(source=source, **by_size("labels", few, (MANY_LABELS, many)))
 
 
 LIGHTXML_PUBLISHED = {
@@ -90,7 +87,7 @@ LIGHTXML_PUBLISHED = {
     "reranker": Published("none", "LightXML: no re-ranker"),
     "patience": Published(1000, f"{PROGRAM}: all epochs"),
     "tune_search": Published(False, f"{PROGRAM}: the top K"),
-    "n_epochs": Published(_published_n_epochs, PROGRAM, "20; from 100,000 texts on 15, from a million on 10"),
+    "n_epochs": Published(source=PROGRAM, **by_size("texts", 20, (100_000, 15), (1_000_000, 10))),
     "batch_size": Published(16, PROGRAM),
     "optimizer": Published("adam", SETTINGS),
     "loss_reduction": Published("mean", "program: mean over batch × labels"),
@@ -98,11 +95,7 @@ LIGHTXML_PUBLISHED = {
     "decay_epoch": Published(lambda size: size.options["n_epochs"], f"{SETTINGS}: constant", "n_epochs: never"),
     "row_init": Published("xavier", "program"),
     "bottleneck": _by_labels(f"LightXML, hidden bottleneck layer; {PROGRAM}: Amazon-670K", 0, 400),
-    "bias_init": Published(
-        lambda size: "zero" if size.n_labels < MANY_LABELS else "none",
-        "program",
-        f"zero; from {MANY_LABELS:,} labels on none",
-    ),
+    "bias_init": _by_labels("program", "zero", "none"),
     "n_clusters": Published(
         _published_n_clusters,
         "program (cluster.py)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shortlist.recipes.common import CNN_OPTIONS, RUN, TEXT_OPTIONS
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
 from shortlist.recipes.inceptionxml import ENCODER_PUBLISHED, JOINT_OPTIONS, JOINT_PUBLISHED
-from shortlist.recipes.options import Published
+from shortlist.recipes.options import Published, by_size
 from shortlist.recipes.recipe import Recipe
 
 # InceptionXML reads texts "following (Liu et al., 2017)": as here. "Implementations" are public ones by others.
@@ -15,9 +15,8 @@ CNN_PUBLISHED = {
     "max_words": Published(500, "XML-CNN §4: texts of 500 words, padded or cut"),
     "label_texts": Published("never", "XML-CNN §3: labels have no names"),
     "channels": Published(
-        lambda size: 128 if size.n_labels <= 50_000 else 32,
-        "XML-CNN §4: 128 feature maps on small data sets, 32 on large ones",
-        "128; above 50,000 labels 32",
+        source="XML-CNN §4: 128 feature maps on small data sets, 32 on large ones",
+        **by_size("labels", 128, (50_000, 32)),
     ),
     "n_chunks": Published(32, "XML-CNN §3.2: p chunks; 32 in implementations"),
     "fixed_chunks": Published(True, "XML-CNN §3.2: chunks of the padded text"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.arrays import Ragged, counts_to_indptr, outside
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_threads
 from shortlist.kernels.word_vectors import positive_information, sparse_times_dense
@@ -84,8 +84,7 @@ def learn_vectors(
 
 
 def _check_ids(ids: np.ndarray, n: int, what: str) -> None:
-    if len(ids) and not 0 <= ids.min() <= ids.max() < n:
-        wrong = ids.min() if ids.min() < 0 else ids.max()
+    if (wrong := outside(ids, n)) is not None:
         raise OptionError(f"{what} id {wrong} is out of range ({n:,} {what}s)")
 
 

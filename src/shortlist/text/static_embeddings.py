@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from shortlist.errors import DataError
-from shortlist.files import ArrayInfo, safetensors_header
+from shortlist.files import ArrayInfo, array_in, safetensors_header
 from shortlist.lazy import sparse
 from shortlist.text.word_pieces import TOKENIZER_FILE, WordPieces
 
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I8": "i1"}
 # What model2vec calls a weight per piece, and the row of each piece where several share one.
 WEIGHTS, ROWS = "weights", "mapping"
 
@@ -104,8 +103,7 @@ class _Arrays:
         return values.astype(np.float32)
 
     def _open(self, info: ArrayInfo) -> np.ndarray:
-        begin, end = (self._start + offset for offset in info.data_offsets)
         try:
-            return self._content[begin:end].view(DTYPES[info.dtype]).reshape(info.shape)
+            return array_in(self._content[self._start :], info)
         except (KeyError, ValueError):
             raise DataError(f"{self._file}: cannot read an array of type {info.dtype}, shape {info.shape}.") from None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
-from shortlist.errors import DataError, MissingExtraError
+from shortlist.errors import DataError, import_extra
 
 TOKENIZER_FILE = "tokenizer.json"
 TEXTS_PER_BLOCK = 4096
@@ -24,10 +24,7 @@ class WordPieces:
     """
 
     def __init__(self, content: bytes, source: object, max_pieces: int | None = None) -> None:
-        try:
-            import tokenizers
-        except ImportError:
-            raise MissingExtraError(f"reading {source}", "transformers") from None
+        tokenizers = import_extra("tokenizers", f"reading {source}", "transformers")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its pool of threads does not survive a fork
         try:
             self._tokenizer: Any = tokenizers.Tokenizer.from_buffer(content)
