@@ -187,6 +187,11 @@ static int64_t gather_evidence(const Argument *arguments) {
     return 0;
 }
 
+#define KNOWN_ABOVE 2.0
+#define OTHERS_BELOW 1.9
+
+static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
+
 static int64_t evidence_odds(const Argument *arguments) {
     ARRAY(const int32_t, ids, 0);
     ARRAY(const float, probabilities, 1);
@@ -211,7 +216,8 @@ static int64_t evidence_odds(const Argument *arguments) {
         double sum = (first + first_rare * common) * log(probability / (1 - probability)) + bias;
         sum += (words + words_rare * common) * word_scores[i] + frequency * common;
         sum += name * names[i] + same_name * square * square;
-        if (is_known[i / k]) sum += known[i] ? own : other;
+        if (is_known[i / k] && known[i]) sum = KNOWN_ABOVE + softplus(sum + own - KNOWN_ABOVE);
+        else if (is_known[i / k]) sum = OTHERS_BELOW - softplus(OTHERS_BELOW - sum - other);
         odds[i] = sum;
     }
     return 0;
