@@ -160,5 +160,5 @@ def test_scores_are_dot_products():
     rows, dense = make_rows(30, 20, seed=4)
     direction = np.random.default_rng(0).normal(size=20).astype(np.float32)
     chosen, scores = np.array([3, 29, 0, 3], np.int32), np.empty(4, np.float32)
-    label_tree.score_rows(rows, chosen, direction, scores)
+    label_tree.score_labels(rows, chosen, direction, scores)
     np.testing.assert_allclose(scores, dense[chosen] @ direction, rtol=1e-4, atol=1e-6)

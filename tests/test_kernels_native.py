@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import numpy as np
 import pytest
 
 import shortlist
+import shortlist.kernels
 from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.kernels.candidates import labels_of_centres, search_cells
 from shortlist.kernels.compile import Kernel, native
@@ -181,3 +185,14 @@ def test_vectors_that_are_all_the_same_have_codes():
     index = CellIndex(cell, np.array([0, 1100]), np.arange(1100, dtype=np.int32), rows)
     ids, cosines = index.search(np.ones((1, 3), np.float32), 7, 1)
     assert len(set(ids[0])) == 7 and np.allclose(cosines, np.sqrt(3), atol=1e-5)
+
+
+def test_every_kernel_in_c_belongs_to_one_kernel_of_numba():
+    """They are found by name, so no two may have the same."""
+    names = []
+    for module in pkgutil.iter_modules(shortlist.kernels.__path__, "shortlist.kernels."):
+        for value in vars(importlib.import_module(module.name)).values():
+            own = getattr(value, "kernel", value)
+            if isinstance(own, Kernel) and own.native is not None and own.__module__ == module.name:
+                names.append(own.__name__)
+    assert sorted(names) == sorted({name for name in vars(native) if not name.startswith("__")} - ONLY_IN_C)

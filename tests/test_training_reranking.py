@@ -259,7 +259,7 @@ class TestLearnReranker:
         assert probabilities.sum() == pytest.approx(300, rel=0.15)
 
     def test_held_out_texts_are_learnt_from_once_they_have_set_the_mixture(self, vocabulary, monkeypatch):
-        """A label is learnt again only if held-out texts are a large enough share of its texts; of label 0 they are all."""
+        """A label is learnt again only if enough of its texts are held out; of label 0, they all are."""
         train, held_out = grouped(400, 1, within=range(1, N_LABELS)), grouped(200, 2, within=[0, *range(9)])
         learnt = {}
         for share in (0.01, 1.0, 1.1):

@@ -236,8 +236,9 @@ class TestEnsemble:
     def test_its_card_knows_the_data_and_its_members_are_those_trained_alone(self, ensemble, tmp_path):
         alone = shortlist.train(colours(), "astec", **SMALL)
         assert ensemble.card["data"] == alone.card["data"]
-        texts = list(colours(20, seed=1).texts)
-        expected = alone.pipelines[0].rank(texts, 3)
-        assert all(np.array_equal(a, b) for a, b in zip(ensemble.pipelines[0].rank(texts, 3), expected, strict=True))
+        for stage in ("encoder", "candidates", "classifier", "reranker"):
+            found, expected = (getattr(model.pipelines[0], stage) for model in (ensemble, alone))
+            assert found.config() == expected.config()
+            assert all(np.array_equal(array, found.arrays()[name]) for name, array in expected.arrays().items()), stage
         ensemble.save(tmp_path / "model")
         assert shortlist.load(tmp_path / "model").card["data"] == alone.card["data"]

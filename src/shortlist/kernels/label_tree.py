@@ -58,7 +58,7 @@ def scaled_rows(indptr, indices, data, first, last, length, new_word, into):
 
 
 @kernel
-def score_rows(rows, chosen, direction, scores):
+def score_labels(rows, chosen, direction, scores):
     """scores[i] = row chosen[i] · direction."""
     for i in range(len(chosen)):
         score = np.float32(0)
@@ -183,7 +183,7 @@ def split_rows(rows, n_words, n_left, seed, is_left):
     add_row(rows, one, np.float32(1), direction)
     add_row(rows, other, np.float32(-1), direction)
     for _ in range(MAX_ITERATIONS):
-        score_rows(rows, everything, direction, scores)
+        score_labels(rows, everything, direction, scores)
         if mark_top(scores, n_left, is_left) <= n // 1000:
             break
         for i in range(n):

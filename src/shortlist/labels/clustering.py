@@ -111,7 +111,7 @@ def _split(
 
     def score(first: int) -> None:
         block = slice(first, first + LABELS_PER_TASK)
-        kernels.score_rows(rows, labels[block], direction, scores[block])
+        kernels.score_labels(rows, labels[block], direction, scores[block])
 
     list(pool.map(score, range(0, len(labels), LABELS_PER_TASK)))
     left_clusters, n_left = kernels.split_sizes(len(labels), node.n_clusters)
