@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -145,7 +144,7 @@ def fit(
     arrays: Arrays | None = None
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(interrupt_event())
-        best = checkpoints or Checkpoints(stack.enter_context(tempfile.TemporaryDirectory(prefix="shortlist-")), {})
+        best: Arrays = {}  # in memory, unless there are checkpoints
         while done.epoch < n_epochs and (validation is None or done.epoch - done.best_epoch < schedule.patience):
             if arrays is not None and checkpoints is not None and checkpoints.due():
                 save(learner, done, checkpoints)  # between two epochs
@@ -181,15 +180,18 @@ def fit(
             if tensorboard is not None:
                 for name, value in record.items():
                     tensorboard.add_scalar(name.replace("@", "_at_"), value, done.epoch)
-            if validation is not None and done.best_epoch == done.epoch:
-                best.save_best(arrays)
+            if validation is not None and done.best_epoch == done.epoch < n_epochs:
+                if checkpoints is not None:
+                    checkpoints.save_best(arrays)
+                else:
+                    best = {name: array.copy() for name, array in arrays.items()}
             if checkpoints is not None:
                 checkpoints.write_metrics(done.records)
         if arrays is not None:
             save(learner, done, checkpoints)  # what follows may take long, too
         if done.best_epoch != done.epoch:
             log.info("epoch %d was the best", done.best_epoch)
-            arrays = best.load_best()
+            arrays = best if checkpoints is None else checkpoints.load_best()
         elif arrays is None:
             arrays = learner.for_prediction()  # resumed from a checkpoint at the very end
     return arrays, done.records
