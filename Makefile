@@ -55,7 +55,7 @@ $(VENV)/bin/python:
 NATIVE = hatch_build.py $(wildcard src/shortlist/kernels/native/*)
 
 $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,serve]" -r demo/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve]" -r demo/requirements.txt
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python

@@ -159,7 +159,7 @@ TEXT_OPTIONS = (
 )
 RUN = (
     THREADS,
-    Option("device", (str,), "auto", "cpu, cuda, or auto: CUDA where it is available and the encoder is more than a bag of words"),
+    Option("device", (str,), "auto", "cpu, cuda, or auto: CUDA if available, except for bags of words"),
     Option("checkpoint_dir", (str,), "", "folder for checkpoints; empty: none are written"),
     flag("resume", False, "continue from the checkpoint in checkpoint_dir"),
     Option("checkpoint_minutes", (float,), 10.0, "minutes between checkpoints", low=0),
