@@ -8,6 +8,7 @@ import io
 import os
 import random
 import sys
+import threading
 import types
 
 import numpy as np
@@ -226,6 +227,24 @@ def test_background_stops_with_its_consumer():
     count = len(made)
     assert count < 10
     assert len(made) == count
+
+
+def test_background_does_not_wait_for_its_thread():
+    """The garbage collector may end it while the thread cannot end."""
+    go_on = threading.Event()
+
+    def waiting():
+        yield 1
+        go_on.wait()
+
+    items = in_background(waiting(), ahead=2)
+    next(items)
+    closing = threading.Thread(target=items.close)
+    closing.start()
+    closing.join(10)
+    is_closed = not closing.is_alive()
+    go_on.set()
+    assert is_closed
 
 
 def test_pipes_and_devices_are_written_directly(tmp_path):
