@@ -228,6 +228,9 @@ def kernel_calls(rng):
     yield label_rows.entropy, (floats(n, labels), ones, rate, empty(n, labels), empty(n, kind=np.float64))
     yield label_rows.move_rows, (*row_state, floats(labels, d), floats(labels), rates)
     step = (*row_state, floats(n, d), starts, *by_cluster, *positives, cuts, rates, rate)
+    some, bounds = np.arange(labels), np.arange(0, 2 * labels + 1, 2)
+    terms = ids(n, 2 * labels), floats(2 * labels)
+    yield label_rows.move_some_rows, (*row_state, some, bounds, *terms, floats(n, d), rates)
     yield label_rows.cluster_step, (*step, empty(6, n, d), empty(6, kind=np.float64))
     yield (
         reranker.learn_labels,

@@ -86,8 +86,10 @@ class FrozenNetwork(EncoderNetwork):
     """An encoder that does not learn: texts are encoded once, and what follows learns on their features."""
 
     def __init__(self, encoder: Encoder, data: TrainingData, options: Options) -> None:
+        from shortlist.training.networks.bag import GivenFeatures
+
         self._encoder, self._data = Remembered(encoder), data
-        self.module = given_features(encoder.n_features, options)
+        self.module = GivenFeatures(encoder.n_features, options.dropout)
 
     def stage(self, arrays: Arrays | None = None) -> Encoder:
         return self._encoder
