@@ -20,6 +20,6 @@ def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
             coming.append(pool.submit(next, items, end))
             yield item
     finally:
-        # Without waiting: the garbage collector may be what ends this, in a thread that is starting and holds a lock that
-        # the end of ours needs.
+        # Without waiting: the garbage collector may be what ends this, in a thread that is just starting and holds a
+        # lock that the end of our thread needs.
         pool.shutdown(wait=False, cancel_futures=True)
