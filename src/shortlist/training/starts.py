@@ -44,11 +44,12 @@ def rows_at_centres(
         nearest = np.take_along_axis(cosines, ids, axis=1)
         slope, bias = fit_logistic(nearest.reshape(-1, 1), hits.ravel(), np.array([SLOPE, BIAS]))
     scale = slope / max(float(lengths.mean()), 1e-9)
+    bias = 0.0 if head.rows.bias_init == "none" else bias
     return LabelRows.of(np.ascontiguousarray(scale * centres, np.float32), head.rows, bias)
 
 
 def behind_identity(features: np.ndarray, head: HeadOptions) -> np.ndarray:
-    """What a block that is the identity makes of features."""
+    """What a block that is the identity makes of features; a GELU is taken for a ReLU, which is near enough to start."""
     block = head.block
     if block is None:
         return features
