@@ -49,7 +49,7 @@ def rows_at_centres(
 
 
 def behind_identity(features: np.ndarray, head: HeadOptions) -> np.ndarray:
-    """What a block that is the identity makes of features; a GELU is taken for a ReLU, which is near enough to start."""
+    """What a block that is the identity makes of features; a GELU is taken for a ReLU, near enough for a start."""
     block = head.block
     if block is None:
         return features
