@@ -13,6 +13,7 @@ from shortlist.training.batches import Batch
 from shortlist.training.heads import BlockOptions, HeadOptions
 from shortlist.training.label_rows import LabelRows, RowOptions
 from shortlist.training.plain import Mask, PlainBag, PlainFeatures, PlainLearner
+from shortlist.training.starts import rows_at_centres
 
 N_WORDS, N_BUCKETS, N_FEATURES, N_LABELS, N_TEXTS = 40, 11, 24, 30, 9
 
@@ -182,3 +183,15 @@ def test_bags_train_where_torch_is_not_installed():
     found = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert "pip install" in found.stdout and "train" in found.stdout
+
+
+@pytest.mark.parametrize("bias_init", ["prior", "none"])
+def test_rows_start_at_the_centres_of_their_labels(bias_init):
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(3, size=60)
+    features = (np.eye(3)[kinds] + 0.1 * rng.standard_normal((60, 3))).astype(np.float32)
+    labels = Ragged(np.arange(61), kinds)
+    head = HeadOptions(RowOptions(bias_init=bias_init), None)
+    rows = rows_at_centres(features[:40], labels[:40], features[40:], labels[40:], 3, head)
+    assert np.array_equal((features[40:] @ rows.weights.T + rows.biases).argmax(axis=1), kinds[40:])
+    assert np.all(rows.biases < 0) if bias_init == "prior" else not rows.biases.any()
