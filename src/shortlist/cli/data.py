@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shortlist.data import Dataset
 
 # Not from the library: importing it would make `--help` load numpy.
-OUTPUT_FORMATS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"]
+OUTPUT_FORMATS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "tsv", "tsv.gz", "parquet", "fasttext", "annif"]
 FOLDER_FORMATS = ["repository-json", "repository-text", "repository-pair", "repository-single"]
 
 part_option = click.option(
@@ -62,7 +62,11 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
 @data.command()
 @click.argument("source")
 @click.argument("out", type=click.Path())
-@click.option("--to", type=click.Choice(OUTPUT_FORMATS + FOLDER_FORMATS), help="Format, if OUT does not tell.")
+@click.option(
+    "--to",
+    type=click.Choice([*OUTPUT_FORMATS, "annif-vocabulary", *FOLDER_FORMATS]),
+    help="Format, if OUT does not tell.",
+)
 @part_option
 @out_label_separator_option
 @click.option("--time", help="Field of a time to keep.")
@@ -81,11 +85,14 @@ def convert(
     """Read SOURCE and write it to OUT in another format. A folder with parts becomes a folder with parts.
 
     OUT contains texts, labels, weights and, with --time, times. Other fields are dropped. If OUT is -, JSON lines go to
-    standard output.
+    standard output. The formats of fastText and Annif have no weights and no times; annif-vocabulary has only
+    the labels and their names.
 
     \b
     shortlist data convert pairs.csv pairs.jsonl.gz
     shortlist data convert LF-AmazonTitles-131K/ amazon/ --to jsonl.gz
+    shortlist data convert pairs.jsonl corpus.tsv --to annif
+    shortlist data convert pairs.jsonl vocabulary.tsv --to annif-vocabulary
     shortlist data convert parts/ matrices/ --to repository-pair     (tf-idf features, fitted on train)
     """
     parts = parts_in(source) if part is None else []
@@ -94,6 +101,8 @@ def convert(
         raise OptionError(
             f"{source} has parts ({', '.join(parts)}): choose one with --part, or the format of a new folder with --to."
         )
+    if to_folder and to == "annif-vocabulary":
+        raise OptionError(f"a vocabulary is one file, but {source} has parts: choose one with --part.")
     suffix = Path(to or "").suffix
     if not to_folder and suffix in (".gz", ".zst") and Path(out).suffix != suffix:
         raise OptionError(f"--to {to} is compressed: the name of OUT must end in {suffix}.")
@@ -130,7 +139,8 @@ def _write_parts(datasets: dict[str, Dataset], out: Path, to: str, label_separat
             if to in FOLDER_FORMATS:
                 dataset.write(folder, format=to, part=part, features=features.get(part))
             else:
-                dataset.write(folder / f"{part}.{to}", label_separator=label_separator)
+                name = f"{part}.tsv" if to == "annif" else f"{part}.{to}"  # what Annif expects
+                dataset.write(folder / name, format=to.split(".")[0], label_separator=label_separator)
         display_names = next(iter(datasets.values())).display_names
         if display_names and to not in FOLDER_FORMATS:  # these have their own files for label names
             with write_atomically(folder / "label_names.json") as file:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import row_options, tail_option
+from shortlist.cli.reading import FILE_FORMATS, row_options, tail_option
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STDIO = "-"
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--with-text/--without-text", default=None,
               help="Whether to write the texts.  [default: yes, unless there are none, or --id is given]")  # fmt: skip
-@click.option("--from", "format", type=click.Choice(["jsonl", "csv", "tsv", "parquet", "lines", "sparse"]),
+@click.option("--from", "format", type=click.Choice([*FILE_FORMATS, "lines", "sparse"]),
               help="Input format, if the file does not show it; sparse: features in the Repository's format.  "
               "[default for standard input: lines, one text each]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines for texts and standard input, too.")

@@ -14,6 +14,9 @@ from shortlist.errors import DataError, OptionError
 if TYPE_CHECKING:
     from shortlist.data import Dataset
 
+# Not from the library: importing it would make `--help` load numpy.
+FILE_FORMATS = ["jsonl", "csv", "tsv", "parquet", "fasttext", "annif"]
+
 _OPTIONS = {
     "text": click.option("--text", default="text", show_default=True, help="Field or column of the text."),
     "labels": click.option("--labels", default="labels", show_default=True, help="Field or column of the labels."),
@@ -38,7 +41,7 @@ _OPTIONS = {
     "format": click.option(
         "--from",
         "format",
-        type=click.Choice(["jsonl", "csv", "tsv", "parquet"]),
+        type=click.Choice(FILE_FORMATS),
         help="Format of the source, if its name does not tell.",
     ),
 }

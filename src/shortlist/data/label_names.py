@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from shortlist.data import annif
 from shortlist.errors import DataError
 from shortlist.streams import COMPRESSED_SUFFIXES, read_blocks
 
@@ -24,7 +25,7 @@ def find_label_names(folder: Path) -> Path | None:
 
 
 def read_label_names(path: str | Path) -> dict[str, str]:
-    """{label: display name}, from a JSON object or from two columns separated by a tab or a comma."""
+    """{label: display name}: a JSON object, two columns separated by a tab or a comma, or a vocabulary of Annif."""
     content = b"".join(read_blocks(path))
     try:
         text = content.decode("utf-8-sig")
@@ -35,6 +36,8 @@ def read_label_names(path: str | Path) -> dict[str, str]:
             return msgspec.json.decode(text, type=dict[str, str])
         except msgspec.DecodeError as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
+    if annif.is_vocabulary(text):
+        return annif.read_vocabulary(text, path)
     separator = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: dict[str, str] = {}

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shortlist.data import repository
+from shortlist.data import annif, fasttext, repository
 from shortlist.data.arrow import frame_records, parquet_records
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS, csv_records
 from shortlist.data.dataset import Dataset
 from shortlist.data.jsonl import json_records, read_jsonl
 from shortlist.data.label_names import FILE_NAMES, find_label_names, read_label_names
-from shortlist.data.lines import line_blocks
+from shortlist.data.lines import first_line, line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.records import BadRow, NumberedRecord
@@ -34,14 +34,18 @@ FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".parquet": "parquet",
+    ".fasttext": "fasttext",
 }
+# Formats whose files have names of other formats, or any name. `format_in` recognises them by their first line.
+FORMATS_BY_CONTENT = ("fasttext", "annif")
 PARTS = ("train", "validation", "test")
 
 
 def read(source: Any, part: str | None = None, *, format: str | None = None, **options: Any) -> Dataset:
     """Read texts and labels from a file, a folder, standard input ("-"), lists, or a data frame.
 
-    A file is JSON lines, CSV, TSV or Parquet, according to its name or to `format`, compressed or not.
+    A file is JSON lines, CSV, TSV or Parquet, according to its name or to `format`, compressed or not; or a training
+    file of fastText, or a short-text corpus of Annif, according to its first line.
     A folder has parts (then `part` is "train", "validation" or "test"), or shards of one format. Lists contain
     (text, labels) pairs or dictionaries. For the options see `ReadOptions`.
 
@@ -76,9 +80,10 @@ def read(source: Any, part: str | None = None, *, format: str | None = None, **o
 
 def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, format: str | None = None) -> None:
     """Add the rows of one file to the builder."""
-    format = format or format_of(Path(path)) or "jsonl"
-    if format not in FORMATS.values():
-        raise OptionError(f"format {format!r} is unknown; choose jsonl, csv, tsv or parquet.")
+    format = format or format_in(path) or "jsonl"
+    known = dict.fromkeys([*FORMATS.values(), *FORMATS_BY_CONTENT])
+    if format not in known:
+        raise OptionError(f"format {format!r} is unknown; choose one of {', '.join(known)}.")
     if format == "jsonl":
         read_jsonl(path, builder, options)
         return
@@ -101,6 +106,9 @@ def file_records(
     blocks = line_blocks(path, report, options, progress)
     if format in SEPARATORS:
         return csv_records(blocks, stream_name(path), options, SEPARATORS[format])
+    if format in FORMATS_BY_CONTENT:
+        records = fasttext.fasttext_records if format == "fasttext" else annif.annif_records
+        return records(blocks, str(options.text), str(options.labels))
     return itertools.chain.from_iterable(json_records(lines.split(b"\n"), first) for lines, first in blocks)
 
 
@@ -110,6 +118,18 @@ def format_of(path: Path) -> str | None:
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()
     return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def format_in(path: str | Path) -> str | None:
+    """The format of a file: that of its first line, if only one has such lines, or that of its name."""
+    known = format_of(Path(path))
+    if str(path) != STANDARD_INPUT and known in (None, "tsv") and Path(path).is_file():
+        line = first_line(Path(path))
+        if known is None and fasttext.LABEL.match(line.decode(errors="replace")):
+            return "fasttext"
+        if annif.is_corpus(line):
+            return "annif"
+    return known
 
 
 def parts_of(folder: Path) -> list[str]:
@@ -125,7 +145,7 @@ def _read_path(source: str | Path, part: str | None, format: str | None, options
         return _add_names(_read_folder(path, part, format, options), path, options)
     if part is not None:
         raise OptionError(f"{path} is a file; only folders have parts: leave out part={part!r}.")
-    if format is None and format_of(path) is None:
+    if format is None and format_in(path) is None:
         dataset = repository.read_single_file(path, options)
     else:
         dataset = _read_files([path], format, options)

@@ -85,7 +85,8 @@ def read_single_file(path: Path, options: ReadOptions) -> Dataset:
     if not has_header(path, 3):
         raise DataError(
             f"{path}: cannot tell the format from the name, and the first line is not a Repository header (three "
-            "numbers: texts, features, labels). Set format='jsonl', 'csv', 'tsv' or 'parquet' (--from)."
+            "numbers: texts, features, labels). Set format='jsonl', 'csv', 'tsv', 'parquet', "
+            "'fasttext' or 'annif' (--from)."
         )
     return _drop_bad_rows(*_read_single(path, ReadReport(options.on_error), options))
 

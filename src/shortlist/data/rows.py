@@ -27,7 +27,7 @@ from shortlist.data.feature_rows import (
 from shortlist.data.jsonl import decode_line
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.read import file_records, format_of
+from shortlist.data.read import file_records, format_in
 from shortlist.data.records import BadRow, NumberedRecord, check_fields, check_id, check_text
 from shortlist.errors import DataError, OptionError
 from shortlist.progress import Progress
@@ -75,11 +75,11 @@ class RowSource:
         is_stdin = str(path) == STANDARD_INPUT
         self.is_file = not is_stdin and self.path.is_file()
         self._is_guess = is_stdin and format is None
-        known = LINES if self._is_guess else format or format_of(self.path) or feature_format(self.path)
+        known = LINES if self._is_guess else format or format_in(self.path) or feature_format(self.path)
         if known is None:
             raise OptionError(
-                f"{path}: cannot tell the format from the name. Set --from to jsonl, csv, tsv, parquet, lines (one "
-                "text per line), or sparse (features in the Repository's format)."
+                f"{path}: cannot tell the format from the name. Set --from to jsonl, csv, tsv, parquet, fasttext, "
+                "annif, lines (one text per line), or sparse (features in the Repository's format)."
             )
         self.format: str = known
         self.unit = "row" if self.format in ("parquet", *MATRICES.values()) else "line"

@@ -12,16 +12,18 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
+from shortlist.data.annif import write_corpus, write_vocabulary
 from shortlist.data.arrow import ROWS_PER_BATCH, import_pyarrow
 from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS
 from shortlist.data.dataset import Dataset
+from shortlist.data.fasttext import write_fasttext
 from shortlist.data.read import format_of
 from shortlist.data.sparse_text import write_sparse_text
 from shortlist.errors import DataError, OptionError
 from shortlist.files import write_atomically
 from shortlist.lazy import sparse
 
-FILE_FORMATS = ("jsonl", "csv", "tsv", "parquet")
+FILE_FORMATS = ("jsonl", "csv", "tsv", "parquet", "fasttext", "annif", "annif-vocabulary")
 # Folders in the variants of the Extreme Classification Repository, one part at a time.
 TEXT_FOLDERS, FEATURE_FOLDERS = ("repository-json", "repository-text"), ("repository-pair", "repository-single")
 FOLDER_FORMATS = (*TEXT_FOLDERS, *FEATURE_FOLDERS)
@@ -58,6 +60,12 @@ def write(
         _write_csv(dataset, path, SEPARATORS[format], label_separator)
     elif format == "parquet":
         _write_parquet(dataset, path)
+    elif format == "fasttext":
+        write_fasttext(dataset, path)
+    elif format == "annif":
+        write_corpus(dataset, path)
+    elif format == "annif-vocabulary":
+        write_vocabulary(dataset, path)
     else:
         _write_repository(dataset, path, format, part, dataset.features if features is None else features)
 
