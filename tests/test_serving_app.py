@@ -72,6 +72,16 @@ def test_one_text(server, model):
     assert len(expected) == 3 and answer.json()["took_ms"] > 0
 
 
+def test_allow_and_deny(server, model):
+    text, label = "red shoes", model.label_names[0]
+    (only,) = server.predict(text=text, allow=[label]).json()["predictions"]
+    assert [one["label"] for one in only] == [p.label for p in model.predict(text, allow=[label])]
+    (others,) = server.predict(text=text, deny=[label]).json()["predictions"]
+    assert label not in {one["label"] for one in others}
+    refused = server.predict(text=text, allow=[label + "x"])
+    assert refused.status_code == 422 and "Did you mean" in refused.json()["detail"]
+
+
 def test_several_texts_give_the_same_labels_as_the_library(server, model):
     texts = ["red shoes", "", "nothing that is known", "blue hat", "grün 日本 ☃", "a\0b red"]
     rows = server.predict(texts=texts, k=2, min_score=0.3).json()["predictions"]

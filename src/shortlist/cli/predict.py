@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import FILE_FORMATS, row_options, tail_option
+from shortlist.cli.reading import FILE_FORMATS, allow_options, row_options, tail_option
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ STDIO = "-"
 @click.option("--search-effort", default=1.0, show_default=True,
               help="How much of the candidate index to search: 2 searches twice as much, 0.5 half.")  # fmt: skip
 @tail_option
+@allow_options
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--with-text/--without-text", default=None,
@@ -76,6 +77,7 @@ def predict(
     shortlist predict model/ in.jsonl --out out.jsonl -k 5 --id sku
     shortlist predict model/ in.csv --text title --out out.parquet
     shortlist predict model/ tst_X_Xf.txt --out out.jsonl
+    shortlist predict model/ "asthma with cough" --allow "J45*" --deny J45.0
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """

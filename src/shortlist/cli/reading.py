@@ -136,3 +136,15 @@ tail_option = click.option(
     show_default=True,
     help="Rank rare labels higher: 0 not at all, 1 most; auto: as training chose.",
 )
+
+
+def allow_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --allow and --deny; the command gets None, or a list of entries."""
+    what = 'a label, a name, a prefix such as "J45*", or "@NAME" for a list stored with the model. Repeat for several.'
+
+    def entries(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
+        return list(value) or None
+
+    for name, help in (("--deny", f"Never predict these labels: {what}"), ("--allow", f"Predict only these: {what}")):
+        command = click.option(name, multiple=True, metavar="LABEL", callback=entries, help=help)(command)
+    return command

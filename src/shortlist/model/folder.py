@@ -26,6 +26,7 @@ from shortlist.model.format import (
     FORMAT,
     FORMAT_VERSION,
     LABELS,
+    LISTS,
     FileFacts,
     ModelConfig,
     StageConfig,
@@ -75,6 +76,8 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
         _write_strings(beside / LABELS, model.label_names)
         if model.display_names:
             _write_strings(beside / DISPLAY_NAMES, [model.display_names.get(label, "") for label in model.label_names])
+        if model.lists:
+            _write_json(beside / LISTS, model.lists)
         if model.records:
             # Without the times: the same training leaves the same files.
             curves = [{name: value for name, value in record.items() if name != "seconds"} for record in model.records]
@@ -205,8 +208,22 @@ class ModelReader:
             raise self._damaged(f"the examples in {CARD} are not a list of texts")
         self._check_config()
         records = self._json_lines(CURVES) if CURVES in self._contents else []
-        about = calibration, facts, records, thresholds, tail_ranking
+        about = calibration, facts, records, thresholds, tail_ranking, self._lists(labels)
         return Model(config.recipe, config.options, pipelines, labels, names, *about)
+
+    def _lists(self, labels: Sequence[str]) -> dict[str, list[str]]:
+        """The named lists of labels, if the model has any."""
+        if LISTS not in self._contents:
+            return {}
+        lists = self._json(LISTS)
+        try:
+            lists = msgspec.convert(lists, dict[str, list[str]])
+        except msgspec.ValidationError as error:
+            raise self._damaged(f"{LISTS}: {error}") from None
+        unknown = {label for own in lists.values() for label in own}.difference(labels)
+        if unknown:
+            raise self._damaged(f"{LISTS} has {min(unknown)!r:.60}, which is not a label")
+        return lists
 
     def _stage(self, kind: type[StageType], stage: StageConfig | None, **sizes: int) -> StageType | None:
         """A stage behind the pipelines, if the model has it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.kernels.threads import use_cores
+from shortlist.model.about import ModelAbout
 from shortlist.model.checks import (
     checked_inputs,
     checked_k,
@@ -25,11 +25,12 @@ from shortlist.model.checks import (
     without_nan,
 )
 from shortlist.model.ensemble import best_of_means
+from shortlist.model.label_lookup import LabelChoice, checked_list_name, entries_of
 from shortlist.model.prediction import Prediction, WordEffect
 from shortlist.odds import log_odds
+from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.calibration import N_RANKED, Calibration
-from shortlist.stages.columns import Columns
-from shortlist.stages.pipeline import Pipeline, n_inputs
+from shortlist.stages.pipeline import Pipeline, in_blocks, n_inputs
 from shortlist.stages.tail import TailRanking
 from shortlist.stages.thresholds import Thresholds
 from shortlist.text.texts import Texts
@@ -37,7 +38,6 @@ from shortlist.text.texts import Texts
 if TYPE_CHECKING:
     from shortlist.data.dataset import Dataset
     from shortlist.evaluation.thresholds import ThresholdTable
-    from shortlist.text import Tokenizer, Vocabulary
 
 MAX_EXPLAINED_WORDS = 64
 WARM_UP_TEXTS = 8
@@ -49,7 +49,7 @@ TAIL_CANDIDATES = 100
 Tail = float | Literal["auto"]
 
 
-class Model:
+class Model(ModelAbout):
     """A trained model.
 
     recipe        the name of the recipe that it was trained with
@@ -59,6 +59,7 @@ class Model:
     records       the training curves: one record per epoch
     thresholds    the scores that labels need where a prediction sets no `min_score`; None: any score will do
     tail_ranking  how rare each label is, for predictions with a `tail`; None: unknown
+    lists         named lists of labels for `allow` and `deny`; `store_list` sets them
     """
 
     def __init__(
@@ -73,79 +74,16 @@ class Model:
         records: list[dict[str, Any]] | None = None,
         thresholds: Thresholds | None = None,
         tail_ranking: TailRanking | None = None,
+        lists: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`display_names`: by label, or one per label in order, empty where there is none."""
         self.recipe, self.options, self.pipelines, self.calibration = recipe, options, pipelines, calibration
         self._labels, self._display_names = label_names, display_names
         self.facts, self.records = facts or {}, records or []
-        self.thresholds, self.tail_ranking = thresholds, tail_ranking
+        self.thresholds, self.tail_ranking, self.lists = thresholds, tail_ranking, lists or {}
 
     def __repr__(self) -> str:
         return f"Model({self.title}, {self.n_labels:,} labels)"
-
-    @property
-    def n_labels(self) -> int:
-        return len(self._labels)
-
-    @cached_property
-    def label_names(self) -> list[str]:
-        """All labels, in the order of their ids."""
-        return list(self._labels)
-
-    @cached_property
-    def display_names(self) -> dict[str, str]:
-        """The display names of those labels that have one."""
-        if isinstance(self._display_names, Mapping):
-            return dict(self._display_names)
-        return {label: name for label, name in zip(self._labels, self._display_names, strict=False) if name}
-
-    @property
-    def title(self) -> str:
-        """The recipe, and the size of an ensemble."""
-        return self.recipe if len(self.pipelines) == 1 else f"{self.recipe} × {len(self.pipelines)}"
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The words that the model reads; None where it reads none."""
-        words = self.pipelines[0].vocabulary
-        return None if isinstance(words, Columns) else words
-
-    @property
-    def columns(self) -> Columns | None:
-        """The columns of the features that the model takes; None if it takes texts."""
-        columns = self.pipelines[0].vocabulary
-        return columns if isinstance(columns, Columns) else None
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """What splits texts into words; None where the model does not read words."""
-        return None if self.vocabulary is None else self.vocabulary.tokenizer
-
-    @property
-    def inputs(self) -> str:
-        """What `predict` takes: "texts", "sparse features", "dense features", or "anything"."""
-        if self.columns is not None:
-            return "dense features" if self.columns.dense else "sparse features"
-        return "anything" if self.vocabulary is None else "texts"
-
-    @property
-    def card(self) -> dict[str, Any]:
-        """The model card: what there is to know about the model, as JSON would hold it."""
-        from shortlist import __version__
-
-        about = {
-            "title": self.title,
-            "recipe": self.recipe,
-            "shortlist_version": __version__,
-            "n_labels": self.n_labels,
-            "inputs": self.inputs,
-            "n_words": None if self.vocabulary is None else len(self.vocabulary),
-            "n_columns": None if self.columns is None else len(self.columns),
-            "options": self.options,
-            "min_score": 0.0 if self.thresholds is None else self.thresholds.min_score,
-            "tail": None if self.tail_ranking is None else self.tail_ranking.auto,
-        }
-        return {**about, **self.facts, **about}  # facts may come from a file, and do not overrule what is so
 
     @overload
     def predict(  # type: ignore[overload-overlap]
@@ -157,6 +95,8 @@ class Model:
         explain: bool = False,
         search_effort: float = 1.0,
         tail: Tail = 0.0,
+        allow: LabelChoice = None,
+        deny: LabelChoice = None,
     ) -> list[Prediction]: ...
     @overload
     def predict(
@@ -168,6 +108,8 @@ class Model:
         explain: bool = False,
         search_effort: float = 1.0,
         tail: Tail = 0.0,
+        allow: LabelChoice = None,
+        deny: LabelChoice = None,
     ) -> list[list[Prediction]]: ...
     def predict(
         self,
@@ -178,6 +120,8 @@ class Model:
         explain: bool = False,
         search_effort: float = 1.0,
         tail: Tail = 0.0,
+        allow: LabelChoice = None,
+        deny: LabelChoice = None,
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of several; fewer if the model knows no more.
 
@@ -190,14 +134,16 @@ class Model:
         search_effort  2 searches twice as many candidates, a little more accurate and slower; 0.5 half as many
         tail           above 0, up to 1: rank rare labels higher, by score × (1 / propensity)^tail. The scores stay
                        probabilities, so they need not fall. "auto": the value that training chose
+        allow, deny    labels that may, or must not, be predicted: labels, display names, prefixes such as "J45*", and
+                       "@name" for a list that is stored with the model (`store_list`)
 
         >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
         [Prediction(label='headphones', score=0.71, name='headphones'), …]
         """
         if isinstance(texts, str):
-            return self.predict([texts], k, threads, min_score, explain, search_effort, tail)[0]
+            return self.predict([texts], k, threads, min_score, explain, search_effort, tail, allow, deny)[0]
         texts = checked_inputs(texts)
-        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail)
+        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail, allow, deny)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -217,14 +163,17 @@ class Model:
         min_score: float | None = None,
         search_effort: float = 1.0,
         tail: Tail = 0.0,
+        allow: LabelChoice = None,
+        deny: LabelChoice = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
         inputs, k, search_effort = checked_inputs(inputs), checked_k(k), checked_search_effort(search_effort)
         thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
         tail = checked_tail(tail, self.tail_ranking)
+        allowed = None if allow is None and deny is None else self.labels.allowed(allow, deny)
         with use_cores(threads):
             n_ranked = max(k, TAIL_CANDIDATES if tail else N_RANKED)
-            ids, raw = self.raw_rank(inputs, n_ranked, search_effort)
+            ids, raw = self.raw_rank(inputs, n_ranked, search_effort, allowed)
             scores = self.calibrated(inputs, raw)
         if thresholds is not None:
             ids = np.where(thresholds.passes(ids, scores), ids, -1)
@@ -237,12 +186,19 @@ class Model:
         order = order[:, :k]
         return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
-    def raw_rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """The k best label ids of each text and their scores before calibration."""
+    def raw_rank(
+        self, inputs: Any, k: int, search_effort: float = 1.0, allowed: AllowedLabels | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best label ids of each text and their scores before calibration.
+
+        With `allowed`, the best of these labels. Few are all scored, so that none that is better can be missed.
+        """
+        if allowed is not None and allowed.few:
+            return in_blocks(lambda block: allowed.rank(self._raw_scores, block, k), inputs)
         if len(self.pipelines) == 1:
-            return without_nan(*self.pipelines[0].rank(inputs, k, search_effort))
+            return without_nan(*self.pipelines[0].rank(inputs, k, search_effort, allowed))
         n_ranked = max(k, MIN_RANKED_BY_MEMBER)
-        rankings = [pipeline.rank(inputs, n_ranked, search_effort) for pipeline in self.pipelines]
+        rankings = [pipeline.rank(inputs, n_ranked, search_effort, allowed) for pipeline in self.pipelines]
         ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*rankings, strict=True))
         # Means are taken before calibration, whose curve may be flat where the order still says something.
         return without_nan(*best_of_means(ids, scores, len(rankings), k))
@@ -306,6 +262,8 @@ class Model:
         search_effort: float = 1.0,
         tail: Tail = 0.0,
         min_score: float | None = 0.0,
+        allow: LabelChoice = None,
+        deny: LabelChoice = None,
     ) -> Dataset:
         """Predictions as a data set: the same texts, the predicted labels best first, scores as weights.
 
@@ -315,7 +273,7 @@ class Model:
         from shortlist.data.dataset import Dataset
 
         inputs = dataset.texts if dataset.features is None else dataset.features
-        ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail)
+        ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail, allow, deny)
         found = ids >= 0
         indptr = counts_to_indptr(found.sum(axis=1))
         weights = None if checked_tail(tail, self.tail_ranking) else scores[found].astype(np.float32)
@@ -361,6 +319,21 @@ class Model:
 
         goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)
         return choose_and_store(self, data, goal, per_label, checked_k(k), threads)
+
+    def store_list(self, name: str, labels: LabelChoice) -> None:
+        """Store a list of labels under a name: from then on, `allow` and `deny` take it as "@name". None removes it.
+
+        labels  as in `allow`: labels, display names, prefixes, other lists
+
+        >>> model.store_list("asthma", "J45*")  # doctest: +SKIP
+        >>> model.predict("wheezing", allow="@asthma")  # doctest: +SKIP
+        """
+        lists = {other: own for other, own in self.lists.items() if other != checked_list_name(name)}
+        if labels is not None:
+            ids = sorted(set(self.labels.find(entries_of(labels, name), name)))
+            lists[name] = [self.label_names[i] for i in ids]
+        self.lists = lists
+        self.__dict__.pop("labels", None)  # which remembers what was allowed before
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""

@@ -48,6 +48,12 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
         Meta(description="Above 0, rare labels are ranked higher; scores need not fall then. \"auto\" uses the value "
              "that training chose."),
     ] = 0.0  # fmt: skip
+    allow: Annotated[
+        list[str] | None,
+        Meta(description='Only these labels may be predicted: labels, display names, prefixes such as "J45*", or '
+             '"@name" for a list that is stored with the model. Null allows all.'),
+    ] = None  # fmt: skip
+    deny: Annotated[list[str] | None, Meta(description="These labels are not predicted; as `allow`.")] = None
 
 
 class Word(msgspec.Struct):

@@ -46,7 +46,8 @@ class PredictEndpoint:
             inputs, request = decode_request(await read_body(headers, receive, self.limits.max_body))
             texts = fitting(inputs, self.served.model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
-            options = request.min_score, request.explain, effort, request.tail
+            allow, deny = (None if labels is None else tuple(labels) for labels in (request.allow, request.deny))
+            options = request.min_score, request.explain, effort, request.tail, allow, deny
             call = PredictCall(self.served.model, self.served.threads, int(request.k), *options)
             self.limits.check_texts(texts, request.explain)
             self.admission.add_texts(len(texts) * call.weight)

@@ -34,6 +34,8 @@ class PredictCall(msgspec.Struct, frozen=True):
     explain: bool
     search_effort: float
     tail: Tail
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
 
     @property
     def weight(self) -> int:
@@ -43,7 +45,8 @@ class PredictCall(msgspec.Struct, frozen=True):
     def __call__(self, texts: list[Any]) -> list[list[Prediction]]:
         inputs = stack_rows(texts) if isinstance(texts[0], FeatureRow) else texts
         return self.model.predict(inputs, self.k, self.threads, min_score=self.min_score, explain=self.explain,
-                                  search_effort=self.search_effort, tail=self.tail)  # fmt: skip
+                                  search_effort=self.search_effort, tail=self.tail, allow=self.allow,
+                                  deny=self.deny)  # fmt: skip
 
 
 class ServedModel:

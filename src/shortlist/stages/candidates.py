@@ -5,6 +5,7 @@ To add one: write a `CandidateStage` here, list it in `CANDIDATES`, and name it 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -55,6 +56,10 @@ class CandidateStage(Stage):
         found  what `find` gave for these features, if it was called already
         """
         return ()
+
+    def widened(self, factor: float) -> CandidateStage:
+        """The same stage over the same arrays, with this many times the candidates, if their number is its choice."""
+        return self
 
     def multiply_adds(self, n_searched: int) -> float | None:
         """The mean cost of the search for one text. None: unknown."""
@@ -304,6 +309,15 @@ class NearestLabels(CandidateStage):
             votes,
         )
         return Candidates(ids, evidence=(cosines, votes))
+
+    def widened(self, factor: float) -> NearestLabels:
+        if factor == 1:
+            return self
+        stage = copy(self)
+        stage._n_candidates, stage._n_nearest = (
+            min(round(factor * n), self._n_labels) for n in (self._n_candidates, self._n_nearest)
+        )
+        return stage
 
     def nearest_centres(self, features: np.ndarray, n_searched: int) -> np.ndarray:
         """The labels of the nearest centres (Slice's negatives); a label with several centres may occur twice."""

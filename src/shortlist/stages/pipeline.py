@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, OptionError
 from shortlist.kernels.threads import run_shares, use_cores
 from shortlist.lazy import sparse
+from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.candidates import Candidates, CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.columns import Columns
@@ -54,10 +55,20 @@ class Pipeline:
                     f"the encoder gives {self.encoder.n_features:,} features, the {name} takes {n_features:,}"
                 )
 
-    def rank(self, inputs: Any, k: int, search_effort: float = 1.0) -> Ranking:
-        """The k best labels of each text and their scores, -1 where there are fewer; blocks of texts share cores."""
+    def rank(self, inputs: Any, k: int, search_effort: float = 1.0, allowed: AllowedLabels | None = None) -> Ranking:
+        """The k best labels of each text and their scores, -1 where there are fewer; blocks of texts share cores.
+
+        With `allowed`, the k best of these labels: among the candidates that the search finds, enlarged if few labels
+        are allowed; all of them are scored for texts for which it finds fewer than k.
+        """
         n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
-        return in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
+        if allowed is None:
+            return in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
+        stage = self.candidates
+        factor = allowed.widening(stage.n_candidates(n_searched, self.classifier.n_labels), k)
+        wider = replace(self, candidates=stage.widened(factor))
+        n_searched = min(round(factor * n_searched), 2**31)
+        return in_blocks(lambda block: wider._rank_allowed(block, k, n_searched, allowed), inputs)
 
     def first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
         """The k best labels before re-ranking, from this many clusters or cells, for what the encoder takes."""
@@ -72,6 +83,34 @@ class Pipeline:
         ids, probabilities = self.classifier.best(features, found, max(k, self.reranker.n_candidates))
         evidence: Any = self.reranker.gather(texts, words, ids)
         return self.reranker.best(evidence, self.with_more(features, probabilities, evidence.ids, found), k)
+
+    def _rank_allowed(self, inputs: Any, k: int, n_searched: int, allowed: AllowedLabels) -> Ranking:
+        """`_rank_block` among some labels only."""
+        texts, words, read = self._read(inputs)
+        features = self.encoder.encode(read)
+        found = self.candidates.find(features, n_searched)
+        n_wanted = k if self.reranker is None else max(k, self.reranker.n_candidates)
+        if found.ids is not None:
+            found = found._replace(ids=allowed.only(found.ids))
+            ids, scores = self.classifier.best(features, found, n_wanted)
+        else:  # the best of clusters, or of all labels, have others among them
+            n_best = round(2 * n_wanted * len(allowed.is_allowed) / len(allowed.ids))
+            ids, scores = self.classifier.best(features, found, min(n_best, self.classifier.n_labels))
+            ids, scores = moved_up(allowed.only(ids), scores, n_wanted)
+        if self.reranker is not None:
+            evidence: Any = self.reranker.gather(texts, words, ids)
+            evidence = evidence._replace(ids=allowed.only(evidence.ids))
+            ids, scores = self.reranker.best(evidence, self.with_more(features, scores, evidence.ids, found), k)
+        k = min(k, len(allowed.ids))
+        ids, scores = ids[:, :k], scores[:, :k]
+        if ids.shape[1] < k:
+            missing = (0, 0), (0, k - ids.shape[1])
+            ids, scores = np.pad(ids, missing, constant_values=-1), np.pad(scores, missing)
+        short = np.flatnonzero((ids < 0).any(axis=1))
+        if len(short):
+            some = inputs[short] if hasattr(inputs, "shape") else Texts.from_strings([inputs[int(i)] for i in short])
+            ids[short], scores[short] = allowed.rank(self.scores, some, k)
+        return ids, scores
 
     def _first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
         features = self.encoder.encode(read)
@@ -149,6 +188,12 @@ class Pipeline:
         ]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
+
+
+def moved_up(ids: np.ndarray, scores: np.ndarray, k: int) -> Ranking:
+    """The first k labels of each row without the -1 between them."""
+    order = np.argsort(ids < 0, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
 def n_inputs(inputs: Any) -> int:

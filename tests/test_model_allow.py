@@ -1,0 +1,154 @@
+"""`allow` and `deny`: which labels may answer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import shortlist
+from shortlist.cli import shortlist as command_line
+from shortlist.errors import ModelError, OptionError
+from shortlist.stages import allowed as allowed_module
+from tiny_models import colours, model_over_features
+
+
+def brute_force(model, inputs, ids, k):
+    """The k best of these labels by the scores of all labels."""
+    every = np.tile(np.arange(model.n_labels, dtype=np.int32), (len(inputs), 1))
+    scores = model._raw_scores(inputs, every)[:, ids]
+    return np.asarray(ids)[np.argsort(-scores, axis=1, kind="stable")[:, :k]]
+
+
+@pytest.fixture(scope="module")
+def over_features():
+    return model_over_features()
+
+
+@pytest.fixture(scope="module")
+def codes():
+    """A model with codes, names and a re-ranker."""
+    rng = np.random.default_rng(0)
+    things = ["asthma", "cough", "fever", "fracture", "wrist", "ankle", "burn", "rash"]
+    rows = []
+    for _ in range(240):
+        number = int(rng.integers(len(things)))
+        rows.append((f"{things[number]} w{rng.integers(9)} w{rng.integers(9)}", [f"{'JS'[number > 3]}4{number}"]))
+    data = shortlist.read(rows)
+    data.display_names = {f"{'JS'[i > 3]}4{i}": thing.title() for i, thing in enumerate(things)}
+    return shortlist.train(data, recipe="centroid")
+
+
+def label_ids(model, predictions):
+    return [[model.label_names.index(p.label) for p in row] for row in predictions]
+
+
+@pytest.mark.parametrize("n_allowed", [1, 3, 30, 2048, 2049, 2700, 2999])
+def test_allow_is_exact(over_features, n_allowed):
+    model, queries = over_features
+    ids = np.sort(np.random.default_rng(n_allowed).permutation(model.n_labels)[:n_allowed])
+    effort = model.pipelines[0].candidates.max_searched  # every cell, as brute force does
+    got, _ = model.rank(queries, 5, search_effort=effort, allow=[model.label_names[i] for i in ids])
+    assert np.array_equal(got, brute_force(model, queries, ids, 5))
+
+
+def test_deny_is_exact(over_features):
+    model, queries = over_features
+    first, _ = model.rank(queries, 1)
+    denied = np.unique(first)
+    got, _ = model.rank(queries, 5, search_effort=100, deny=[model.label_names[i] for i in denied])
+    assert np.array_equal(got, brute_force(model, queries, np.setdiff1d(np.arange(model.n_labels), denied), 5))
+
+
+def test_texts_with_too_few_candidates_are_scored_in_full(over_features):
+    model, queries = over_features
+    nearest = np.unique(model.rank(queries[:1], 1000)[0])
+    far = np.setdiff1d(np.arange(model.n_labels), nearest)
+    allow = [model.label_names[i] for i in far]
+    got, _ = model.rank(queries[:3], 20, search_effort=1e-9, allow=allow)
+    assert (got >= 0).all() and not np.isin(got, nearest).any()
+
+
+@pytest.mark.parametrize("recipe", ["centroid", "popular"])
+@pytest.mark.parametrize("few", [True, False])
+def test_other_classifiers(recipe, few, monkeypatch):
+    data = colours(200)
+    model = shortlist.train(data, recipe=recipe)
+    if not few:
+        monkeypatch.setattr(allowed_module, "SCORE_ALL_UP_TO", 0)
+    denied = model.predict(data.texts[0], k=1)[0].label
+    predicted = model.predict(list(data.texts[:20]), deny=denied)
+    plain = model.predict(list(data.texts[:20]))
+    for row, before in zip(predicted, plain, strict=True):
+        assert [p.label for p in row] == [p.label for p in before if p.label != denied]
+
+
+@pytest.mark.slow
+def test_with_a_reranker(monkeypatch):
+    data = colours(400)
+    model = shortlist.train(data, recipe="astec", embedding_dim=16, n_epochs=2, n_surrogate_epochs=1, seed=1)
+    texts, ids = list(data.texts[:30]), np.array([0, 2, 3])
+    allow = [model.label_names[i] for i in ids]
+    exact = brute_force(model, texts, ids, 2)
+    assert np.array_equal(model.rank(texts, 2, allow=allow)[0], exact)
+    monkeypatch.setattr(allowed_module, "SCORE_ALL_UP_TO", 0)
+    assert np.array_equal(model.rank(texts, 2, allow=allow)[0], exact)
+
+
+def test_what_labels_can_be_called(codes):
+    found = {p.label for p in codes.predict("asthma fracture w1", k=8, allow="J*")}
+    assert found and all(label.startswith("J") for label in found)
+    assert {p.label for p in codes.predict("asthma fracture w1", k=8, allow=["asthma", "S44"])} == {"J40", "S44"}
+    assert codes.predict("fracture asthma", allow="Ast*") == codes.predict("fracture asthma", allow="J40")
+    assert "J40" not in {p.label for p in codes.predict("asthma w1", allow="J4*", deny="asthma")}
+    predicted = codes.predict_dataset(shortlist.read([("asthma", ["J40"])]), allow="S*")
+    assert all(codes.label_names[i].startswith("S") for i in predicted.labels.values)
+
+
+def test_labels_that_are_not_there(codes):
+    with pytest.raises(OptionError, match=r"allow: this model has no label or name 'asthna'. Did you mean 'Asthma'"):
+        codes.predict("asthma", allow=["J40", "asthna"])
+    with pytest.raises(OptionError, match=r"deny: this model has no label that starts with 'X9\*'"):
+        codes.predict("asthma", deny="X9*")
+    with pytest.raises(OptionError, match=r"no label or list '@stock'\. Its lists: none"):
+        codes.predict("asthma", allow="@stock")
+    with pytest.raises(OptionError, match="allow is empty"):
+        codes.predict("asthma", allow=[])
+    with pytest.raises(OptionError, match="leave no label"):
+        codes.predict("asthma", allow="J40", deny="J*")
+    with pytest.raises(OptionError, match="expected labels, names"):
+        codes.predict("asthma", allow=[40])
+
+
+def test_lists_are_stored(codes, tmp_path):
+    codes.store_list("lungs", ["J*"])
+    try:
+        codes.save(tmp_path / "model")
+        again = shortlist.load(tmp_path / "model")
+        assert again.card["lists"] == {"lungs": 4}
+        assert again.predict("asthma", allow="@lungs") == again.predict("asthma", allow="J4*")
+        codes.store_list("lungs", "J40")  # not what was remembered
+        assert [p.label for p in codes.predict("asthma", allow="@lungs")] == ["J40"]
+        with pytest.raises(OptionError, match="name of a list"):
+            codes.store_list(" ", "J40")
+        damaged = tmp_path / "model" / "lists.json"
+        damaged.write_text(damaged.read_text().replace("J40", "J99"))
+        with pytest.raises(ModelError):
+            shortlist.load(tmp_path / "model")
+    finally:
+        codes.store_list("lungs", None)
+    assert not codes.lists
+
+
+def test_command_line(codes, tmp_path):
+    codes.save(tmp_path / "model")
+    run = CliRunner().invoke(
+        command_line, ["predict", str(tmp_path / "model"), "asthma fever", "--json", "--allow", "J*", "--deny", "J40"]
+    )
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout.splitlines()[0])["labels"] == ["J42"]
+    run = CliRunner().invoke(command_line, ["predict", str(tmp_path / "model"), "asthma", "--allow", "J4"])
+    assert run.exit_code == 2
+    assert "Did you mean" in run.output
