@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DATA ?=
 # Without bytecode, every run of the tests compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,7 +12,7 @@ PARALLEL = -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: demo test quick check format bench data-folder peers clean
 
-demo: $(VENV)/.demo  ## train, evaluate and predict on real data, and write demo-output/report.md and report.html
+demo: $(VENV)/.demo  ## train, compare and ask a model of real data; at most three minutes on two cores
 	$(BIN)/python demo/run.py demo-output
 
 test: check  ## the linters, the type checker and all tests
@@ -49,18 +50,21 @@ peers: $(VENV)-peers/.installed  ## other tools to compare with, in their own vi
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=24"
+	$(PIP) --upgrade "pip>=24"
 
 # Installing compiles the kernels in C.
 NATIVE = hatch_build.py $(wildcard src/shortlist/kernels/native/*)
 
 $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[serve]" -r demo/requirements.txt
+	$(PIP) -c constraints.txt -e ".[serve]"
+	$(PIP) --no-deps --require-hashes -r demo/requirements.txt
+	-$(PIP) omikuji==0.5.2  # a linear model to compare with, where there is a build of it
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench]" -r demo/requirements.txt
-	touch $@ $(VENV)/.demo
+	$(PIP) -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench]"
+	$(PIP) --no-deps --require-hashes -r demo/requirements.txt
+	touch $@
 
 # PECOS takes a CUDA build of torch by the gigabyte unless the CPU build is there first.
 $(VENV)-peers/.installed: benchmarks/peers/requirements.txt

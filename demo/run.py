@@ -1,132 +1,96 @@
-"""The demo: real data, from nothing to a report, with public names only.
+"""The demo: from nothing to a model that answers people's own questions.
 
     python demo/run.py demo-output
 
-Builds the ICD-10-CM data set, describes it, clusters its labels, trains the recipes, evaluates them on the
-test part, predicts a few texts, and writes what it did to `report.md`, and the best model in depth to `report.html`.
+Builds the data set (`hpo.py`), trains the default recipe, compares it with a linear model on texts that neither has
+seen, asks it the questions of `queries.json`, and writes `report.html`.
 """
 
 from __future__ import annotations
 
-import logging
+import importlib.util
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-import icd10
+import hpo
+import queries
 import shortlist
 from shortlist import tables
-from shortlist.labels.centroids import label_centroids
-from shortlist.text import TfIdf, Vocabulary
 
-# The texts are the labels' names already.
-RECIPES = {"popular": {}, "centroid": {}, "astec": {"label_texts": "never"}}
-EXAMPLES = ("heart attack", "sugar diabetes with kidney trouble", "broken wrist", "bee sting", "wisdom tooth pain")
-CLUSTERS_SHOWN = 6
-LABELS_SHOWN = 4  # of the eight or so of a cluster
+METRICS = ("P@1", "P@3", "P@5")
+EXAMPLES = (
+    "heart attack",
+    "kidney stones",
+    "ringing in the ears",
+    "throwing up",
+    "racing heart",
+    "cystic fibrosis",
+)
 
 
 def main(folder: Path) -> None:
-    logging.basicConfig(format="   %(message)s", level=logging.INFO, stream=sys.stderr)
     started = time.perf_counter()
-    sections = ["# Shortlist on ICD-10-CM", _introduction()]
-    say(f"1. building the data set in {folder}/icd10")
-    icd10.build(folder / "icd10")
-    train, test = (shortlist.read(folder / "icd10", part) for part in ("train", "test"))
-    sections += ["## The data", shortlist.describe(train, test=test).to_markdown()]
+    say("Shortlist on the Human Phenotype Ontology")
+    say("Words for symptoms and names of diseases in, the ontology's terms out.\n")
 
-    say("2. clustering the labels")
-    sections += ["## Labels that belong together", cluster_section(train)]
+    data = folder / "data"
+    hpo.build(data)
+    train, test = (shortlist.read(data, part) for part in ("train", "test"))
+    say(f"1. The data: {len(train):,} texts, {train.n_labels:,} labels; {len(test):,} more texts for testing.")
+    for row in (train.texts.index("Heart attack"), train.texts.index("Marfan syndrome")):
+        names = [train.display_name(label) for label in train.labels_of(row)]
+        say(fit(f"   {train.texts[row]} -> {', '.join(names)}"))
 
-    say("3. training and evaluating")
-    rows, models = [], {}
-    for recipe, options in RECIPES.items():
-        start = time.perf_counter()
-        model = shortlist.train(train, recipe=recipe, **options)
-        train_seconds = time.perf_counter() - start
-        model.save(folder / "models" / recipe)
-        models[recipe] = shortlist.load(folder / "models" / recipe)
-        models[recipe].predict(EXAMPLES[0])  # compiles what is not compiled yet, so that only predicting is timed
-        start = time.perf_counter()
-        predictions = models[recipe].predict_dataset(test)
-        predict_seconds = time.perf_counter() - start
-        rows.append((recipe, shortlist.evaluate(predictions, test, train=train), train_seconds, predict_seconds))
-    sections += ["## Scores on the test part", score_section(rows)]
-    best, best_result, *_ = max(rows, key=lambda row: row[1]["P@1"])
-    sections += [f"### {best}, in full", best_result.to_markdown()]
+    say("\n2. Training, about a minute on two idle cores.")
+    model, seconds = timed(shortlist.train, train, recipe="astec")
+    model.save(folder / "model")
+    rows = [["Shortlist", *scores(model.predict_dataset(test), test, train), f"{seconds:.0f} s"]]
+    if importlib.util.find_spec("omikuji"):
+        import linear
 
-    say(f"4. predicting some diagnoses with {best}")
-    show_predictions(models[best])
-    sections += ["## Predictions", prediction_section(models[best])]
+        say("   And Omikuji, a good linear model, on the same texts.")
+        found, seconds = timed(linear.train_and_predict, train, test)
+        rows.append(["Omikuji", *scores(found, test, train), f"{seconds:.0f} s"])
+    baseline, seconds = timed(shortlist.train, train, recipe="centroid")
+    rows.append(["centroid baseline", *scores(baseline.predict_dataset(test), test, train), f"{seconds:.0f} s"])
 
-    say(f"5. looking where {best} is good and where it is not")
+    say(f"\n3. The share of right labels among the first 1, 3 and 5, on {len(test):,} new texts:\n")
+    say(tables.plain(["", *METRICS, "training"], rows))
+
+    say("\n4. What people ask. Of all labels with a score of 0.80, about 80 % are right.\n")
+    for text in EXAMPLES:
+        answers = model.predict(text, k=2)
+        say(fit(f"   {text:<21}" + "; ".join(f"{answer.score:.2f} {answer.name}" for answer in answers)))
+    say(f"\n{queries.summary(queries.ask(model, train))}")
+
     page = folder / "report.html"
-    shortlist.model_report(models[best], test, train=train, name=best).write(page)
-    sections.append(f"[{best} in depth]({page.name}), with plots.")
-    sections.append(f"The demo took {time.perf_counter() - started:.0f} seconds.")
-    report = folder / "report.md"
-    report.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    say(f"done in {time.perf_counter() - started:.0f} s. The reports: {report}, {page}")
+    shortlist.model_report(model, test, train=train, name="Human Phenotype Ontology").write(page)
+    say(f"\nDone in {time.perf_counter() - started:.0f} s. Where it is right and where not: {page}")
     # The same environment, however this was called.
     program = Path(sys.executable).parent / "shortlist"
     shown = program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program
-    say(f"Try it yourself: {shown} serve {folder / 'models' / best}, and open the address that it tells.")
+    say(f"Ask your own questions on a web page, http://127.0.0.1:8000\n\n    {shown} serve {folder / 'model'}")
 
 
-def say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-
-
-def _introduction() -> str:
-    return (
-        "Short medical wordings in, codes of the International Classification of Diseases out. The texts are the "
-        "official descriptions and inclusion terms; the labels of a text are its code and all codes above it. "
-        "Test texts are wordings that do not occur in training. Written by `make demo`."
-    )
-
-
-def cluster_section(train: shortlist.Dataset) -> str:
-    vocabulary, word_ids = Vocabulary.build_and_encode(train.texts)
-    features = TfIdf.fit(word_ids, len(vocabulary)).transform(word_ids)
-    centroids = label_centroids(features, train.labels, train.n_labels)
+def timed(function: Any, *arguments: Any, **options: Any) -> tuple[Any, float]:
     start = time.perf_counter()
-    tree = shortlist.LabelTree.build(centroids, cluster_size=8)
-    seconds = time.perf_counter() - start
-    similarity = tree.within_cluster_similarity(centroids)
-    lines = [
-        f"{train.n_labels:,} labels in {tree.n_clusters:,} clusters in {seconds:.1f} s (balanced 2-means over the "
-        f"labels' words). The average cosine of a label to its cluster is {similarity:.2f}. Some clusters:",
-        "",
-    ]
-    for cluster in range(0, tree.n_clusters, tree.n_clusters // CLUSTERS_SHOWN):
-        names = [train.label_names[label] for label in tree.labels_of(cluster)]
-        lines.append("- " + "; ".join(f"{name} {train.display_name(name)}" for name in names[:LABELS_SHOWN]) + "; …")
-    return "\n".join(lines)
+    result = function(*arguments, **options)
+    return result, time.perf_counter() - start
 
 
-def score_section(rows: list[tuple[str, shortlist.evaluation.Evaluation, float, float]]) -> str:
-    metrics = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5", "R@5")
-    cells = []
-    for recipe, result, train, predict in rows:
-        scores = [f"{result[metric]:.2f}" for metric in metrics]
-        cells.append([f"`{recipe}`", *scores, f"{train:.1f}", f"{1000 * predict / result.texts:.3f}"])
-    return tables.markdown(["recipe", *metrics, "training, s", "predicting, ms a text"], cells)
+def scores(predictions: Any, test: shortlist.Dataset, train: shortlist.Dataset) -> list[str]:
+    measured = shortlist.evaluate(predictions, test, train=train)
+    return [f"{measured[metric]:.1f}" for metric in METRICS]
 
 
-def show_predictions(model: shortlist.model.Model) -> None:
-    for text in EXAMPLES:
-        start = time.perf_counter()
-        best = model.predict(text, k=2)
-        milliseconds = 1000 * (time.perf_counter() - start)
-        found = "; ".join(f"{p.score:.2f} {p.label} {p.name}" for p in best)
-        say(f"   {text} ({milliseconds:.1f} ms): {found}")
+def fit(line: str, width: int = 79) -> str:
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def prediction_section(model: shortlist.model.Model) -> str:
-    lines = ["| text | labels, best first |", "|---|---|"]
-    for text, predictions in zip(EXAMPLES, model.predict(list(EXAMPLES), k=3), strict=True):
-        lines.append(f"| {text} | " + "<br>".join(f"{p.score:.2f} `{p.label}` {p.name}" for p in predictions) + " |")
-    return "\n".join(lines)
+def say(text: str) -> None:
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

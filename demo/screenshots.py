@@ -1,6 +1,6 @@
 """Take screenshots of the page for the documentation, with a real model and server.
 
-    python demo/screenshots.py demo-output/models/centroid docs/images
+    python demo/screenshots.py demo-output/model docs/images
 
 Needs Chromium (`apt-get install chromium`) and the extras `serve` and `test`.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-TEXT = "type 2 diabetes without kidney complications"
+TEXT = "heart attack"
 SIZE = {"width": 1120, "height": 700}
 START_SECONDS = 120  # the first start on a machine compiles the kernels
 

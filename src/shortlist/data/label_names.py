@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,13 @@ def find_label_names(folder: Path) -> Path | None:
     return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
 
 
-def read_label_names(path: str | Path) -> dict[str, str]:
-    """{label: display name}: a JSON object, two columns separated by a tab or a comma, or a vocabulary of Annif."""
+def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
+    """{label: display name}: as given, a JSON object, two columns separated by a tab or a comma, or a vocabulary of Annif."""
+    if isinstance(path, Mapping):
+        for label, name in path.items():
+            if not isinstance(label, str) or not isinstance(name, str):
+                raise DataError(f"label_names has {label!r:.60}: {name!r:.60}; labels and names must be strings.")
+        return dict(path)
     content = b"".join(read_blocks(path))
     try:
         text = content.decode("utf-8-sig")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -26,7 +27,7 @@ class ReadOptions:
     quotes           whether to remove the quotes around CSV fields
     encoding         encoding of text files
     on_error         "raise" an error at the first bad line, or "skip" bad lines and list them in `dataset.report`
-    label_names      file of display names for the labels; found automatically if it is beside the data
+    label_names      display names of the labels: a dict, or a file; a file beside the data is found automatically
     """
 
     text: str | None = "text"
@@ -40,7 +41,7 @@ class ReadOptions:
     quotes: bool = True
     encoding: str = "utf-8"
     on_error: OnError = "raise"
-    label_names: str | Path | None = None
+    label_names: str | Path | Mapping[str, str] | None = None
     show_progress: bool = True
 
     # For error messages: how to choose other fields.

@@ -1,4 +1,6 @@
-"""The demo's data set: short medical phrases and their ICD-10-CM codes, built without a download.
+"""A data set for `trust.py`: short medical phrases and their ICD-10-CM codes, built without a download.
+
+    python benchmarks/icd10.py FOLDER
 
 Each code of the classification has an official description, and many have inclusion terms: other ways of saying the
 same thing ("Classical cholera" for A00.0 "Cholera due to Vibrio cholerae 01, biovar cholerae"). These are the texts.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -155,3 +158,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     """Indented, so that people can look things up."""
     with write_atomically(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+
+
+if __name__ == "__main__":
+    build(sys.argv[1])

@@ -1,15 +1,13 @@
-"""The demo's ICD-10 data, built from the real package: what the split guarantees, and what `build` refuses to do."""
+"""The ICD-10 data of a benchmark, built from the real package: what the split guarantees, what `build` refuses."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
+from scripts import import_script
 from shortlist.data import read
 from shortlist.data.describe import describe
 from shortlist.errors import DataError, OptionError
@@ -23,18 +21,9 @@ def icd():
     return pytest.importorskip("simple_icd_10_cm")
 
 
-def import_demo(name: str):
-    """A module of the demo folder, which is not a package."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "demo" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def build(icd):
-    return import_demo("icd10").build
+    return import_script("benchmarks/icd10.py").build
 
 
 FILES = ["about.json", "label_names.json", "test.jsonl.gz", "train.jsonl.gz"]
