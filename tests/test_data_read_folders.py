@@ -187,7 +187,7 @@ def test_a_part_in_two_files_is_refused(tmp_path):
 
 
 def test_label_names_as_a_dict():
-    data = read([("red shoes", ["1"])], label_names={"1": "Shoes"})
+    data = shortlist.read([("red shoes", ["1"])], label_names={"1": "Shoes"})
     assert data.display_name("1") == "Shoes"
     with pytest.raises(DataError, match="label_names has 1: 'Shoes'; labels and names must be strings"):
-        read([("red shoes", ["1"])], label_names={1: "Shoes"})
+        shortlist.read([("red shoes", ["1"])], label_names={1: "Shoes"})
