@@ -16,6 +16,7 @@ COMMANDS = {
     "data": "shortlist.cli.data",
     "train": "shortlist.cli.train",
     "predict": "shortlist.cli.predict",
+    "labels": "shortlist.cli.labels",
     "evaluate": "shortlist.cli.evaluate",
     "threshold": "shortlist.cli.threshold",
     "report": "shortlist.cli.report",

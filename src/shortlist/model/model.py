@@ -320,6 +320,29 @@ class Model(ModelAbout):
         goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)
         return choose_and_store(self, data, goal, per_label, checked_k(k), threads)
 
+    def add_labels(self, names: Mapping[str, str] | Iterable[str]) -> Model:
+        """A new model with further labels, {label: name}, which can be predicted by their names at once.
+
+        This model stays as it is, and so does all that the new one knows about the other labels.
+
+        >>> model = model.add_labels({"J45.9": "Asthma, unspecified"})  # doctest: +SKIP
+        """
+        from shortlist.model.labelling import add_labels
+
+        return add_labels(self, names)
+
+    def remove_labels(self, labels: Iterable[str] | str) -> Model:
+        """A new model without these labels, which are given as in `allow`."""
+        from shortlist.model.labelling import remove_labels
+
+        return remove_labels(self, labels)
+
+    def rename_labels(self, names: Mapping[str, str]) -> Model:
+        """A new model with other display names, {label: name}. What was learnt stays as it is."""
+        from shortlist.model.labelling import rename_labels
+
+        return rename_labels(self, names)
+
     def store_list(self, name: str, labels: LabelChoice) -> None:
         """Store a list of labels under a name: from then on, `allow` and `deny` take it as "@name". None removes it.
 

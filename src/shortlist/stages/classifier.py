@@ -125,6 +125,10 @@ class RowClassifier(Classifier):
         """The logits of these rows (texts × K); −∞ where a row is -1."""
         return self.layer.logits_of(self._inputs(features), rows)
 
+    def hidden(self, features: np.ndarray) -> np.ndarray:
+        """What the rows are multiplied with."""
+        return self.layer.hidden(self._inputs(features))
+
     def _inputs(self, features: np.ndarray) -> np.ndarray:
         return normalize_rows(features) if self._unit else features
 

@@ -69,6 +69,19 @@ def remember_texts(texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -
     }
 
 
+def remember_more(arrays: Arrays, texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -> Arrays:
+    """The arrays of `remember_texts` with further texts. One with the same words as an old text has its labels, too."""
+    new = remember_texts(texts, labels, tokenizer)
+    hashes = np.union1d(arrays["taught.hashes"], new["taught.hashes"])
+    pairs = []
+    for one in (arrays, new):
+        entries = np.repeat(np.searchsorted(hashes, one["taught.hashes"]), np.diff(one["taught.indptr"]))
+        pairs.append(np.column_stack([entries, one["taught.labels"]]))
+    entries, values = np.unique(np.concatenate(pairs), axis=0).T
+    indptr = counts_to_indptr(np.bincount(entries, minlength=len(hashes)))
+    return {"taught.hashes": hashes, "taught.indptr": indptr, "taught.labels": values.astype(np.int32)}
+
+
 def nothing_taught() -> Arrays:
     """The arrays of `remember_texts` without a text."""
     return remember_texts([], Ragged.from_lists([]), Tokenizer())

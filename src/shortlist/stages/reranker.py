@@ -133,7 +133,11 @@ class Reranker(Stage):
 
     def without_taught(self) -> Reranker:
         """The same without the texts that it was taught, of which it always knows the labels."""
-        return Reranker({**self._arrays, **nothing_taught()}, self.config(), self.features.words, self.subwords)
+        return self.with_arrays(nothing_taught())
+
+    def with_arrays(self, arrays: Arrays) -> Reranker:
+        """The same with some arrays replaced."""
+        return Reranker({**self._arrays, **arrays}, self.config(), self.features.words, self.subwords)
 
     def gather(self, texts: Any, word_ids: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
         """What is known about the candidates (texts × K ids, -1 for none), and about up to `n_more` further ones."""

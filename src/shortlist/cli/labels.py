@@ -1,0 +1,125 @@
+"""`shortlist labels`: list, add, remove and rename the labels of a model, and store lists of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shortlist.errors import OptionError
+
+if TYPE_CHECKING:
+    from shortlist.model import Model
+
+_out = click.option(
+    "--out", required=True, type=click.Path(), help="Folder of the new model; MODEL itself is replaced in one move."
+)
+_names = click.option(
+    "--name", "pairs", nargs=2, multiple=True, metavar="LABEL NAME", help="A label and its name. Repeat for several."
+)
+
+
+@click.group()
+def labels() -> None:
+    """List the labels of a model, or write a model with other labels.
+
+    Nothing is trained: a new label can be predicted by its name at once, and all else stays as it is.
+    """
+
+
+@labels.command("list")
+@click.argument("model", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help='Print one JSON line per label: {"label": …, "name": …}.')
+def list_labels(model: str, as_json: bool) -> None:
+    """Print all labels of MODEL, one per line, with their names behind a tab."""
+    from shortlist.model import load
+
+    loaded = load(model)
+    for label in loaded.label_names:
+        name = loaded.display_names.get(label, "")
+        if as_json:
+            click.echo(json.dumps({"label": label, "name": name or label}, ensure_ascii=False))
+        else:
+            click.echo(f"{label}\t{name}" if name else label)
+
+
+@labels.command()
+@click.argument("model", type=click.Path())
+@click.argument("file", type=click.Path(), required=False)
+@_names
+@_out
+def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str) -> None:
+    """Add the labels of FILE, which it names: JSON {"label": "name"}, or two columns (.tsv, .csv).
+
+    \b
+    shortlist labels add model/ new.tsv --out model2/
+    shortlist labels add model/ --name J45.9 "Asthma, unspecified" --out model2/
+    """
+    names = _read_names(file, pairs)
+    _write(model, out, lambda loaded: loaded.add_labels(names), f"{len(names):,} labels added")
+
+
+@labels.command()
+@click.argument("model", type=click.Path())
+@click.argument("entries", nargs=-1, required=True)
+@_out
+def remove(model: str, entries: tuple[str, ...], out: str) -> None:
+    """Remove labels: ENTRIES are labels, names, prefixes such as "J45*", or "@NAME" for a stored list.
+
+    \b
+    shortlist labels remove model/ J45.9 "J20*" --out model2/
+    """
+    _write(model, out, lambda loaded: loaded.remove_labels(entries), "removed")
+
+
+@labels.command()
+@click.argument("model", type=click.Path())
+@click.argument("file", type=click.Path(), required=False)
+@_names
+@_out
+def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str) -> None:
+    """Give labels other display names: those of FILE, as for `add`. Predictions stay the same."""
+    names = _read_names(file, pairs)
+    _write(model, out, lambda loaded: loaded.rename_labels(names), f"{len(names):,} labels renamed")
+
+
+@labels.command("store-list")
+@click.argument("model", type=click.Path())
+@click.argument("name")
+@click.argument("entries", nargs=-1)
+@_out
+def store_list(model: str, name: str, entries: tuple[str, ...], out: str) -> None:
+    """Store a list of labels as NAME: --allow and --deny then take it as @NAME. Without ENTRIES, remove it.
+
+    \b
+    shortlist labels store-list model/ billable "J45*" "J20*" --out model/
+    """
+
+    def with_list(loaded: Model) -> Model:
+        loaded.store_list(name, entries or None)
+        return loaded
+
+    _write(model, out, with_list, f"list @{name} {'stored' if entries else 'removed'}")
+
+
+def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    from shortlist.data.label_names import read_label_names
+
+    names = {**(read_label_names(file) if file else {}), **dict(pairs)}
+    if not names:
+        raise OptionError("there are no labels: give a file of labels and names, or --name LABEL NAME.")
+    return names
+
+
+def _write(model: str, out: str, change: Callable[[Any], Any], what: str) -> None:
+    from shortlist.model import load
+    from shortlist.model.folder import check_replaceable
+
+    check_replaceable(Path(out))
+    loaded = load(model)
+    changed = change(loaded)
+    changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so
+    click.echo(f"{out}: {what}; {loaded.n_labels:,} labels before, {changed.n_labels:,} now.", err=True)

@@ -1,0 +1,156 @@
+"""Labels that come and go: new ones are known by their names, others are removed or renamed. All else stays as it is.
+
+A new label has no texts. Its name tells where they would lie: the model's own encoder reads it like a text. How
+strongly a name speaks is told by the labels that the model has learnt and that have names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.errors import OptionError
+from shortlist.labels.centroids import normalize_rows
+from shortlist.lazy import sparse
+from shortlist.model.label_lookup import entries_of
+from shortlist.stages.classifier import RowClassifier
+from shortlist.stages.evidence import remember_more
+from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.relabelling import NewLabels, append_labels, keep_labels
+from shortlist.stages.reranker import Reranker
+from shortlist.stages.tail import TailRanking
+from shortlist.stages.thresholds import Thresholds
+from shortlist.text import Vocabulary
+
+if TYPE_CHECKING:
+    from shortlist.model.model import Model
+
+MAX_KNOWN = 2000  # labels with a name that tell how strongly names speak
+
+
+def add_labels(model: Model, names: Mapping[str, str] | Iterable[str]) -> Model:
+    """The model with further labels, which it knows by their names; see `Model.add_labels`."""
+    display = dict(names) if isinstance(names, Mapping) else dict.fromkeys(entries_of(names, "labels"), "")
+    check_new(model, display)
+    if model.vocabulary is None:
+        raise OptionError(f"labels are added by their names, and this model takes {model.inputs}: it reads no words")
+    if not display:
+        return model
+    new_names = [name or label for label, name in display.items()]
+    pipelines = [_with_names(pipeline, model, new_names) for pipeline in model.pipelines]
+    shown = {**model.display_names, **{label: name for label, name in display.items() if name}}
+    return relabelled(model, pipelines, [*model.label_names, *display], shown)
+
+
+def remove_labels(model: Model, labels: Iterable[str] | str) -> Model:
+    """The model without these labels; see `Model.remove_labels`."""
+    removed = set(model.labels.find(entries_of(labels, "remove"), "remove"))
+    kept = np.setdiff1d(np.arange(model.n_labels), list(removed))
+    if not len(kept):
+        raise OptionError("a model needs at least one label: all would be removed")
+    pipelines = [keep_labels(pipeline, kept) for pipeline in model.pipelines]
+    names = [model.label_names[i] for i in kept.tolist()]
+    return relabelled(model, pipelines, names, model.display_names, kept)
+
+
+def rename_labels(model: Model, names: Mapping[str, str]) -> Model:
+    """The model with other display names; see `Model.rename_labels`."""
+    shown = dict(model.display_names)
+    for label, name in names.items():
+        if label not in model.labels.ids:
+            model.labels.find([label], "rename")  # raises, unless it is a name or a prefix
+            raise OptionError(
+                f"rename: {label!r:.80} is not a label of this model. Give labels, not names or prefixes."
+            )
+        if not isinstance(name, str) or not name.strip():
+            raise OptionError(f"rename: the new name of {label!r:.80} is {name!r:.80}; expected a text")
+        shown[label] = name
+    return relabelled(model, model.pipelines, model.label_names, shown)
+
+
+def check_new(model: Model, names: Mapping[str, str]) -> None:
+    for label, name in names.items():
+        if not isinstance(label, str) or not label.strip() or not isinstance(name, str):
+            raise OptionError(f"add: {label!r:.80}: {name!r:.80} is not a label and its name")
+        if label in model.labels.ids:
+            raise OptionError(f"add: the model has the label {label!r:.80} already. To change its name, rename it.")
+
+
+def relabelled(
+    model: Model, pipelines: list[Pipeline], labels: list[str], names: Mapping[str, str], kept: np.ndarray | None = None
+) -> Model:
+    """A copy of the model with other labels: those `kept`, by default all, and new ones behind them."""
+    changed, known = copy(model), set(labels)
+    for cached in ("label_names", "display_names", "labels"):
+        changed.__dict__.pop(cached, None)
+    changed.pipelines, changed._labels = pipelines, labels
+    changed._display_names = {label: name for label, name in names.items() if label in known}
+    changed.lists = {name: [one for one in own if one in known] for name, own in model.lists.items()}
+    changed.facts = {**model.facts}
+    kept = np.arange(model.n_labels) if kept is None else kept
+    n_new = len(labels) - len(kept)
+    thresholds, tail = model.thresholds, model.tail_ranking
+    if thresholds is not None and thresholds.per_label:
+        least = np.append(thresholds.arrays()["min_scores"][kept], np.full(n_new, thresholds.min_score))
+        changed.thresholds = Thresholds.of(thresholds.min_score, least)
+    if tail is not None:  # a label without texts is as rare as the rarest
+        inverse = tail.arrays()["inverse_propensities"]
+        inverse = np.append(inverse[kept], np.full(n_new, inverse.max(initial=1))).astype(np.float32)
+        changed.tail_ranking = TailRanking({"inverse_propensities": inverse}, tail.config())
+    return changed
+
+
+def _with_names(pipeline: Pipeline, model: Model, names: list[str]) -> Pipeline:
+    """The pipeline with one more label per name."""
+    ids, known_names = _known_names(model)
+    texts, words, read = pipeline._read(names)
+    features = pipeline.encoder.encode(read)
+    new = NewLabels(features, np.zeros((len(names), 0), np.float32), np.zeros(len(names), np.float32))
+    classifier, reranker = pipeline.classifier, pipeline.reranker
+    if isinstance(classifier, RowClassifier):
+        known = pipeline.encoder.encode(pipeline._read(known_names)[2])
+        new = replace(new, **_rows_of_names(classifier, features, ids, known))
+    if isinstance(reranker, Reranker):
+        new = replace(new, **_words_of_names(reranker, reranker.features.transform(texts, words), ids, known_names))
+    pipeline = append_labels(pipeline, new)
+    if isinstance(pipeline.reranker, Reranker) and isinstance(pipeline.vocabulary, Vocabulary):
+        own = Ragged(np.arange(len(names) + 1), model.n_labels + np.arange(len(names), dtype=np.int32))
+        pipeline.reranker = pipeline.reranker.with_arrays(
+            remember_more(pipeline.reranker.arrays(), texts, own, pipeline.vocabulary.tokenizer)
+        )
+    return pipeline
+
+
+def _known_names(model: Model) -> tuple[np.ndarray, list[str]]:
+    """Some labels of the model and their names."""
+    ids = np.unique(np.linspace(0, model.n_labels - 1, MAX_KNOWN).astype(np.int64))
+    labels = [model.label_names[i] for i in ids.tolist()]
+    return ids, [model.display_names.get(label, label) for label in labels]
+
+
+def _rows_of_names(classifier: RowClassifier, features: Any, ids: np.ndarray, known: Any) -> dict[str, Any]:
+    """Rows in the direction of names, as long as learnt rows are in the direction of their names."""
+    learnt, towards = classifier.layer.rows[ids], normalize_rows(classifier.hidden(known))
+    length = max(float(np.einsum("ij,ij->i", learnt, towards).mean()), 0.0)
+    bias = float(np.median(classifier.layer.biases))
+    rows = np.float32(length) * normalize_rows(classifier.hidden(features))
+    return {"rows": rows.astype(np.float32), "biases": np.full(len(rows), bias, np.float32)}
+
+
+def _words_of_names(
+    reranker: Reranker, names: sparse.csr_array, ids: np.ndarray, known_names: list[str]
+) -> dict[str, Any]:
+    """Weights of words in the direction of names, as long as learnt ones are in the direction of their names."""
+    known = reranker.features.transform(known_names)
+    scores = reranker.word_scores(Ragged.from_csr(known), ids[:, None].astype(np.int32))[:, 0]
+    biases = reranker.arrays()["biases"]
+    lengths = np.asarray(known.multiply(known).sum(axis=1)).ravel()
+    there = lengths > 0
+    length = float(((scores - biases[ids])[there] / lengths[there]).mean()) if there.any() else 0.0
+    bias = np.full(names.shape[0], np.median(biases), np.float32)
+    return {"words": sparse.csr_array(names * np.float32(max(length, 0.0))), "word_biases": bias, "names": names}
