@@ -201,3 +201,12 @@ def test_wrong_options_are_refused(options, what):
 def test_one_string_is_not_a_list_of_texts():
     with pytest.raises(DataError, match="one text"):
         Vocabulary.build("a b c")
+
+
+def test_stop_words_are_known_and_need_no_training_text():
+    """Training failed after its last epoch: stop words have numbers above the ids that `seen` is about."""
+    vocabulary = Vocabulary.build(["the red shoes"], Tokenizer(stop_words=("the", "of")))
+    texts = ["the red hat of", "shoes"]
+    assert vocabulary.known_share(texts).tolist() == [0.75, 1]
+    seen = np.array([word == "red" for word in vocabulary.words])
+    assert vocabulary.known_share(texts, seen).tolist() == [0.75, 0]

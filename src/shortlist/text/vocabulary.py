@@ -170,7 +170,7 @@ class Vocabulary:
     def known_share(self, texts: Sequence[str], seen: np.ndarray | None = None) -> np.ndarray:
         """Return the share of each text's words that have an id; 1 for a text without words.
 
-        With `seen`, which has a truth value for each id, only words that are seen count.
+        With `seen`, which has a truth value for each id, only words that are seen count. Stop words are always known.
 
         >>> Vocabulary.build(["red shoes"]).known_share(["red hat", ""]).tolist()
         [0.5, 1.0]
@@ -179,7 +179,8 @@ class Vocabulary:
         ids = self._tables[0].find(words, np.concatenate([np.zeros(1, np.int64), ends]))
         is_known = ids >= 0
         if seen is not None:
-            is_known[is_known] = seen[ids[is_known]]
+            has_id = is_known & (ids < len(self.words))
+            is_known[has_id] = seen[ids[has_id]]
         if len(words_per_text) == 1:  # a single text must be quick
             return np.array([is_known.mean() if len(is_known) else 1.0])
         n_known = np.diff(counts_to_indptr(is_known)[counts_to_indptr(words_per_text)])
