@@ -7,6 +7,8 @@ import gzip
 import io
 import os
 import random
+import resource
+import shutil
 import sys
 import threading
 import types
@@ -16,6 +18,7 @@ import pytest
 import zstandard
 from safetensors.numpy import load_file
 
+from shortlist import files
 from shortlist.background import in_background
 from shortlist.errors import DataError, MissingExtraError
 from shortlist.files import write_atomically, write_folder_atomically, write_safetensors
@@ -316,3 +319,134 @@ def test_write_safetensors_replaces_a_file(tmp_path):
     for array in (np.ones(5, np.int8), np.arange(12, dtype=np.float32).reshape(3, 4).T):
         write_safetensors(path, {"a": array})
         np.testing.assert_array_equal(load_file(path)["a"], array)
+
+
+def fill_folder(target, content):
+    with write_folder_atomically(target) as folder:
+        (folder / "content").write_text(content)
+
+
+def test_a_folder_is_exchanged_at_once(tmp_path, monkeypatch):
+    """With renames only, there would be a moment without a folder."""
+    if not _exchange_works(tmp_path):
+        pytest.skip("this system cannot exchange folders")
+    fill_folder(tmp_path / "model", "old")
+    monkeypatch.setattr(type(tmp_path), "rename", no_rename_of_the_old(tmp_path / "model"))
+    fill_folder(tmp_path / "model", "new")
+    assert (tmp_path / "model" / "content").read_text() == "new"
+
+
+def _exchange_works(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    worked = files._exchange(tmp_path / "a", tmp_path / "b")
+    for name in ("a", "b"):
+        (tmp_path / name).rmdir()
+    return worked
+
+
+def no_rename_of_the_old(folder):
+    rename = type(folder).rename
+
+    def checked(self, target):
+        assert self != folder
+        return rename(self, target)
+
+    return checked
+
+
+@pytest.mark.parametrize("n_renames", [0, 1, 2, 3])
+def test_without_exchange_a_killed_writer_loses_nothing(tmp_path, monkeypatch, n_renames):
+    """The process ends before one of its renames; the next reader finds the old folder or the new one."""
+    target = tmp_path / "model [1]"
+    fill_folder(target, "old")
+    rename, left = type(target).rename, list(range(n_renames))
+
+    def until_killed(self, to):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return rename(self, to)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(files, "_exchange", lambda first, second: False)
+        patched.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process does not tidy up
+        patched.setattr(type(target), "rename", until_killed)
+        fill_folder(target, "new")
+    assert files.recover_folder(target) == target
+    assert (target / "content").read_text() == ("new" if n_renames == 3 else "old")
+    fill_folder(target, "newest")
+    assert (target / "content").read_text() == "newest"
+
+
+def test_a_reader_that_recovers_does_not_stop_the_writer(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_exchange", lambda first, second: False)
+    target = tmp_path / "model"
+    fill_folder(target, "old")
+    rename = type(target).rename
+
+    def with_reader(self, to):
+        result = rename(self, to)
+        if to.suffix == ".old" and not read:
+            read.append(files.recover_folder(target))
+        return result
+
+    read = []
+    monkeypatch.setattr(type(target), "rename", with_reader)
+    fill_folder(target, "new")
+    assert read == [target]
+    assert (target / "content").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_leftovers_of_killed_writers_are_removed_and_those_in_use_stay(tmp_path):
+    dead, in_use, new = (tmp_path / f".model.{name}.partial" for name in ("dead", "in_use", "new"))
+    for folder in (dead, in_use, new):
+        folder.mkdir()
+    for folder in (dead, in_use):
+        os.utime(folder, (0, 0))
+    with files.lock_folder(in_use):
+        fill_folder(tmp_path / "model", "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.in_use.partial", ".model.new.partial", "model"]
+
+
+def test_one_process_at_a_time_holds_a_lock(tmp_path):
+    with files.lock_folder(tmp_path), pytest.raises(DataError, match="another process is writing there"):
+        files.lock_folder(tmp_path).__enter__()
+    with files.lock_folder(tmp_path):
+        pass
+
+
+def test_temporary_files_do_not_follow_links(tmp_path, monkeypatch):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "guessed")
+    for name in ("out.txt", "folder"):
+        (tmp_path / f".{name}.guessed.partial").symlink_to(victim)
+    with pytest.raises(DataError, match="cannot be written: File exists"), write_atomically(tmp_path / "out.txt"):
+        pass
+    with pytest.raises(DataError, match="cannot be written: File exists"):
+        fill_folder(tmp_path / "folder", "x")
+    assert victim.read_text() == "precious"
+
+
+def test_a_full_disk_while_arrays_are_written(tmp_path):
+    arrays = {"a": np.zeros(100_000, np.float32)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with (
+            pytest.raises(DataError, match=r"model: cannot be written: .*too large"),
+            write_folder_atomically(tmp_path / "model") as folder,
+        ):
+            write_safetensors(folder / "a.safetensors", arrays)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_with_nul(tmp_path):
+    with pytest.raises(DataError, match="NUL"), write_atomically("a\0b"):
+        pass
+    with pytest.raises(DataError, match="NUL"), write_folder_atomically("a\0b"):
+        pass

@@ -7,9 +7,11 @@ import os
 import numpy as np
 import pytest
 
+import shortlist
 from shortlist.errors import DataError, OptionError
 from shortlist.training import memory
-from shortlist.training.checkpoints import Checkpoints
+from shortlist.training.checkpoints import Checkpoints, lock_checkpoints
+from tiny_models import colours
 
 ARRAYS = {"a.b": np.arange(6, dtype=np.float32).reshape(2, 3), "scalar": np.asarray(3, np.int64), "empty": np.zeros(0)}
 
@@ -94,9 +96,47 @@ class TestCheckpoints:
         with pytest.raises(DataError, match="cannot be read"):
             checkpoints.load()
 
+    @pytest.mark.slow
+    def test_a_single_changed_bit_is_noticed(self, tmp_path):
+        checkpoints = Checkpoints(tmp_path, {"seed": 1})
+        checkpoints.save(ARRAYS, {"epoch": 3})
+        for name in ("facts.json", "a.b.npy", "scalar.npy"):
+            path = tmp_path / "state" / name
+            content = path.read_bytes()
+            for place in range(0, len(content), 5):
+                path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+                try:
+                    arrays, facts = checkpoints.load()
+                except DataError as error:
+                    assert "cannot be read" in str(error)
+                else:  # in the padding of the header
+                    assert facts["epoch"] == 3
+                    assert all(np.array_equal(arrays[key], array) for key, array in ARRAYS.items())
+            path.write_bytes(content)
+
     def test_due_after_the_given_time(self, tmp_path):
         assert not Checkpoints(tmp_path, {}, seconds_between=3600).due()
         assert Checkpoints(tmp_path, {}, seconds_between=0).due()
+
+
+class TestLock:
+    @pytest.mark.slow
+    def test_two_trainings_cannot_use_one_folder(self, tmp_path):
+        with lock_checkpoints(str(tmp_path / "c")), pytest.raises(DataError, match="another process is writing there"):
+            shortlist.train(colours(40), "astec", checkpoint_dir=str(tmp_path / "c"))
+
+    def test_an_empty_folder_is_not_left_behind(self, tmp_path):
+        with lock_checkpoints(str(tmp_path / "c")):
+            assert (tmp_path / "c").is_dir()
+        assert list(tmp_path.iterdir()) == []
+        with lock_checkpoints(""):
+            pass
+
+    def test_a_folder_that_cannot_be(self, tmp_path):
+        (tmp_path / "file").touch()
+        for folder in (str(tmp_path / "file"), "a\0b"):
+            with pytest.raises(DataError, match="cannot be created"), lock_checkpoints(folder):
+                pass
 
 
 class TestMemory:

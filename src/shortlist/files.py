@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +23,10 @@ DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
     "I64": "<i8", "I32": "<i4", "U16": "<u2", "U8": "u1", "I8": "i1",
 }  # fmt: skip
+PARTIAL, OLD = ".partial", ".old"
+# A folder that another process has just created may not be locked yet.
+LEFTOVER_SECONDS = 60
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 @contextmanager
@@ -28,7 +35,7 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
 
     The content is compressed if the name ends in .gz or .zst. Pipes and devices are written to directly.
     """
-    path = Path(path)
+    path = _valid(path)
     try:
         if path.is_dir():
             raise DataError(f"{path}: is a folder; cannot write a file there.")
@@ -43,9 +50,9 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _replace(path: Path) -> Iterator[BinaryIO]:
     """A temporary file beside the path. It replaces the path when everything has been written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = _temporary_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = temporary.open("wb")
+    file = temporary.open("xb")  # never through a link, nor into a file of somebody else
     try:
         with file:
             yield file
@@ -82,44 +89,154 @@ def compressor_for(path: str | Path) -> Callable[[bytes], bytes]:
 
 @contextmanager
 def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
-    """Fill a temporary folder beside the target, then rename it.
+    """Fill a temporary folder beside the target, then put it in the target's place.
 
     An existing target is replaced. The caller decides beforehand whether that is allowed.
     """
-    folder = Path(folder).resolve()  # "." has no name to put another beside
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    folder = _valid(folder).resolve()  # "." has no name to put another beside
+    temporary = _temporary_name(folder)
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        recover_folder(folder)
+        _remove_leftovers(folder)
         temporary.mkdir(parents=True)
-        yield temporary
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-        if folder.exists():
-            folder.rename(old)
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-        sync_folder(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        with lock_folder(temporary):
+            yield temporary
+            _sync_tree(temporary)
+            _put_in_place(temporary, folder)
+            sync_folder(folder.parent)
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def recover_folder(folder: Path) -> Path:
+    """Bring back a folder that was moved aside by a process that was killed before it put the new one in its place.
+
+    Returns the folder, or the one that was moved aside if it cannot be moved back.
+    """
+    if folder.exists():
+        return folder
+    for aside in _siblings(folder, OLD):
+        try:
+            aside.rename(folder)
+        except OSError:
+            return aside
+    return folder
+
+
+def _put_in_place(temporary: Path, folder: Path) -> None:
+    """Give a folder its final name. What has that name gets the temporary one; at no moment is there nothing."""
+    aside = temporary.with_suffix(OLD)
+    try:
+        while not _rename_to_free_name(temporary, folder):
+            if _exchange(temporary, folder):
+                return
+            folder.rename(aside)  # a reader that finds nothing may move it back: then once more
+    except OSError:
+        with suppress(OSError):
+            aside.rename(folder)
+        raise
+    if aside.exists():
+        aside.rename(temporary)
+
+
+def _rename_to_free_name(temporary: Path, folder: Path) -> bool:
+    try:
+        temporary.rename(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two folders in one step. False if the system or the file system cannot do that."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # not Linux, or an old libc
+        return False
+    return rename(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) == 0
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that killed processes left beside a folder. Those in use are locked."""
+    for leftover in _siblings(folder, PARTIAL):
+        with suppress(OSError, DataError):
+            if leftover.is_dir() and time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                with lock_folder(leftover):
+                    shutil.rmtree(leftover)
+
+
+def _siblings(path: Path, suffix: str) -> list[Path]:
+    """The files or folders beside a path that were its temporary ones."""
+    if not path.parent.is_dir():
+        return []
+    return [
+        other for other in path.parent.iterdir() if other.name.startswith(f".{path.name}.") and other.suffix == suffix
+    ]
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def _valid(path: str | Path) -> Path:
+    if "\0" in str(path):
+        raise DataError(f"{str(path)!r}: the name of a file cannot contain a NUL character.")
+    return Path(path)
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder, which ends with the process, however that ends. If another process has it: an error.
+
+    Where the file system has no locks, there is none.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = -1
+    try:
+        while handle < 0:
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(f"{folder}: another process is writing there. Wait for it or stop it.") from None
+            except OSError:
+                pass
+            if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+                os.close(handle)  # it was replaced before it was locked
+                handle = -1
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder if it exists. It is renamed first: what a kill leaves of it does not look like the folder."""
-    aside = folder.with_name(f".{folder.name}.old")
+    aside = folder.with_name(f".{folder.name}.removed")
     shutil.rmtree(aside, ignore_errors=True)
     if folder.exists():
         folder.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    """Bring a folder and everything in it to disk."""
+    for path in (*folder.rglob("*"), folder):
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
@@ -133,12 +250,16 @@ def sync_folder(folder: Path) -> None:
 
 def write_safetensors(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Save arrays with the permissions of any new file. The safetensors library by itself writes files as 0600."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     path = Path(path)
     path.open("wb").close()
     mode = path.stat().st_mode
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    try:
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    except SafetensorError as error:  # a full disk, for example
+        raise OSError(str(error)) from None
     path.chmod(mode)
 
 

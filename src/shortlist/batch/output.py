@@ -8,10 +8,10 @@ output it is converted then, because a Parquet file cannot be truncated and cont
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shlex
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
 from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
 from shortlist.errors import DataError, OptionError
-from shortlist.files import compressor_for, remove_folder, sync_folder, write_atomically
+from shortlist.files import compressor_for, lock_folder, remove_folder, sync_folder, write_atomically
 from shortlist.model.format import CONFIG
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
@@ -64,7 +64,8 @@ class ResumableOutput:
         self._compress = compressor_for(ROWS if self._is_parquet else self.path)
         self._rows = self.folder / ROWS
         self.folder.mkdir(parents=True, exist_ok=resume)
-        self._lock = _lock(self.folder)
+        self._lock = ExitStack()
+        self._lock.enter_context(lock_folder(self.folder))
         try:
             self.journal = self._read_journal(identity)
             self.written = RowCounts(self.journal.rows, self.journal.bad)
@@ -72,7 +73,7 @@ class ResumableOutput:
                 self._cut_off_incomplete_chunk()
                 self._write_journal()
         except BaseException:
-            os.close(self._lock)
+            self._lock.close()
             raise
 
     @property
@@ -117,7 +118,7 @@ class ResumableOutput:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not (self._keep and self.written.rows):
             remove_folder(self.folder)
-        os.close(self._lock)
+        self._lock.close()
 
     def _read_journal(self, identity: dict[str, Any]) -> Journal:
         path = self.folder / JOURNAL
@@ -194,17 +195,6 @@ def _link_target(path: str | Path) -> Path:
     """Links are kept: the file that a link points to is replaced."""
     path = Path(path)
     return path.resolve() if path.is_symlink() else path
-
-
-def _lock(folder: Path) -> int:
-    """Lock the folder until the process ends, however it ends."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise DataError(f"{folder}: another process is writing there. Wait for it or stop it.") from None
-    return handle
 
 
 def _is_unfinished_job(folder: Path) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
+from shortlist.errors import DataError
 
 
 def option_value(text: str) -> Any:
@@ -93,7 +95,7 @@ def train(
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
     """
-    from shortlist.files import remove_folder
+    from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
     from shortlist.recipes import get_recipe
     from shortlist.training.train import train as train_model
@@ -111,5 +113,7 @@ def train(
     model = train_model(dataset, recipe, ensemble, parallel, published, **options)
     model.save(out, bits)
     if options.get("checkpoint_dir") == str(checkpoints):
-        remove_folder(checkpoints)  # the model is safe now
+        # The model is safe now. Another training may have taken the folder since.
+        with suppress(DataError, FileNotFoundError), lock_folder(checkpoints):
+            remove_folder(checkpoints)
     click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")

@@ -17,7 +17,7 @@ import numpy as np
 
 from shortlist.arrays import Arrays
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.files import write_folder_atomically, write_safetensors
+from shortlist.files import recover_folder, write_folder_atomically, write_safetensors
 from shortlist.model.format import (
     CARD,
     CONFIG,
@@ -344,6 +344,7 @@ def load(folder: str | Path) -> Model:
 
 
 def _open(folder: Path) -> ModelReader:
+    folder = recover_folder(folder)
     if not folder.is_dir():
         raise ModelError(f"{folder}: there is no such model folder. Check the path, or train one first.")
     if not (folder / CONFIG).is_file():

@@ -8,17 +8,40 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import msgspec
 import numpy as np
+import xxhash
 
 from shortlist.errors import DataError
-from shortlist.files import write_atomically, write_folder_atomically
+from shortlist.files import OLD, PARTIAL, lock_folder, recover_folder, write_atomically, write_folder_atomically
 
 FACTS = "facts.json"
 STATE, BEST, METRICS = "state", "best", "metrics.jsonl"
+
+
+@contextmanager
+def lock_checkpoints(folder: str) -> Iterator[None]:
+    """Keep others out of a folder of checkpoints: two trainings that write there would mix. "" is no folder."""
+    if not folder:
+        yield
+        return
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
+        raise DataError(f"{folder}: cannot be created: {getattr(error, 'strerror', error)}.") from None
+    try:
+        with lock_folder(path):
+            yield
+    finally:
+        with suppress(OSError):
+            path.rmdir()  # if nothing was written
 
 
 class Checkpoints:
@@ -64,18 +87,10 @@ class Checkpoints:
             )
 
     def _holds_training(self) -> bool:
-        """Whether there is a checkpoint, after clearing up what a killed writer left behind.
-
-        A writer that was killed between its two renames has moved the previous checkpoint aside; anything else that it
-        left is useless, and as large as a checkpoint.
-        """
+        """Whether there is a checkpoint, after removing what a killed writer left behind."""
         for name in (STATE, BEST):
-            for aside in self.folder.glob(f".{name}.*.old"):
-                if (self.folder / name).exists():
-                    shutil.rmtree(aside)
-                else:
-                    aside.rename(self.folder / name)
-        for leftover in self.folder.glob(".*.partial"):
+            recover_folder(self.folder / name)
+        for leftover in (*self.folder.glob(f".*{PARTIAL}"), *self.folder.glob(f".*{OLD}")):
             if leftover.is_dir():
                 shutil.rmtree(leftover)
             else:
@@ -98,14 +113,36 @@ class Checkpoints:
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
     """Write a folder of arrays and facts, in place of the previous one."""
     with write_folder_atomically(folder) as beside:
-        for name, array in arrays.items():
+        checksums = {}
+        for name, array in sorted(arrays.items()):
             np.save(beside / f"{name}.npy", array, allow_pickle=False)
-        (beside / FACTS).write_bytes(msgspec.json.encode({**facts, "arrays": sorted(arrays)}))
+            checksums[name] = _checksum(array)
+        facts = {**facts, "arrays": checksums}
+        (beside / FACTS).write_bytes(msgspec.json.encode({**facts, "xxh3": _facts_checksum(facts)}))
 
 
 def read_arrays(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and facts of a folder, if they are the ones that were written."""
     try:
-        facts = msgspec.json.decode((folder / FACTS).read_bytes())
-        return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in facts["arrays"]}, facts
-    except (OSError, EOFError, ValueError, KeyError, msgspec.DecodeError) as error:
+        facts = msgspec.json.decode((folder / FACTS).read_bytes(), type=dict[str, Any])
+        if facts.pop("xxh3", None) != _facts_checksum(facts):
+            raise ValueError(f"the checksum of {FACTS} differs")
+        arrays = {}
+        for name, expected in facts["arrays"].items():
+            arrays[name] = np.load(folder / f"{name}.npy", allow_pickle=False)
+            if _checksum(arrays[name]) != expected:
+                raise ValueError(f"the checksum of {name}.npy differs")
+        return arrays, facts
+    except (OSError, EOFError, ValueError, KeyError, SyntaxError, MemoryError, RecursionError, TokenError) as error:
         raise DataError(f"{folder}: the checkpoint cannot be read ({error}). Remove it to start over.") from None
+
+
+def _facts_checksum(facts: dict[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(msgspec.json.encode(facts, order="sorted"))
+
+
+def _checksum(array: np.ndarray) -> str:
+    """Of the values, their type and shape."""
+    content = xxhash.xxh3_128(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    content.update(f"{array.dtype.str} {array.shape}".encode())
+    return content.hexdigest()

@@ -65,15 +65,18 @@ def train(
     require_inputs(recipe, dataset)
     sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
     resolved = resolve(recipe.name, recipe.options, options, *sizes)
+    from shortlist.training.checkpoints import lock_checkpoints
     from shortlist.training.ensemble import refuse_other_kind, train_ensemble
 
     require_words(dataset, resolved)
     require_reranker(recipe, resolved)
-    if resolved.get("checkpoint_dir", ""):
-        refuse_other_kind(resolved.checkpoint_dir, ensemble > 1)
-    if ensemble > 1:
-        return train_ensemble(recipe, dataset, resolved, ensemble, parallel)
-    return train_one(recipe, dataset, resolved)
+    checkpoint_dir = resolved.get("checkpoint_dir", "")
+    with lock_checkpoints(checkpoint_dir):
+        if checkpoint_dir:
+            refuse_other_kind(checkpoint_dir, ensemble > 1)
+        if ensemble > 1:
+            return train_ensemble(recipe, dataset, resolved, ensemble, parallel)
+        return train_one(recipe, dataset, resolved)
 
 
 def train_one(recipe: Recipe, dataset: Dataset, options: Options) -> Model:
