@@ -25,7 +25,7 @@ LEVELS = [
     ["recipes"],
     ["model"],
     ["training"],
-    ["batch", "serving", "compare"],
+    ["batch", "serving", "compare", "sklearn"],
     ["report"],
     ["cli"],
     ["__main__"],
