@@ -122,11 +122,11 @@ def test_json_lines_without_from_are_an_error(run):
 
 
 def test_options_that_do_not_apply(run, put, tmp_path):
-    assert "--from and --id" in run("red", "--id", "sku", code=2).stderr
+    assert "--from, --id and --keep" in run("red", "--id", "sku", code=2).stderr
     assert "no fields" in run("--id", "sku", stdin="red\n", code=2).stderr
     assert "--out" in run(put("in.jsonl", many(1)), "--resume", code=2).stderr
     assert "impossible" in run("--out", tmp_path / "o.jsonl", "--resume", stdin="red\n", code=2).stderr
-    assert ".parquet" in run(put("in.jsonl", many(1)), "--out", tmp_path / "o.csv", code=2).stderr
+    assert ".parquet" in run(put("in.jsonl", many(1)), "--out", tmp_path / "o.tsv", code=2).stderr
     assert run("red", "-k", 0, code=2)
     done = run(put("in.jsonl", many(1)), "--out", tmp_path / "o.jsonl", "--threads", 0, code=2)
     assert "threads" in done.stderr and [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]

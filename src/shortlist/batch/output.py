@@ -83,7 +83,8 @@ class ResumableOutput:
 
     def write(self, predicted: list[PredictedRow]) -> None:
         """Append rows. When this returns, they are safe on disk."""
-        data = self._compress(self._encode(predicted))
+        header = b"" if self.journal.bytes else self._encode.header
+        data = self._compress(header + self._encode(predicted))
         try:
             with self._rows.open("ab") as file:
                 file.write(data)
@@ -158,8 +159,8 @@ def partial_folder(path: str | Path) -> Path:
 def check_output(path: str | Path, resume: bool = False, overwrite: bool = False) -> None:
     """Refuse an output that cannot be written, before any work is done."""
     path, folder = Path(path), partial_folder(path)
-    if format_of(path) not in ("jsonl", "parquet"):
-        raise OptionError(f"{path}: predictions are written as .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet.")
+    if format_of(path) not in ("jsonl", "csv", "parquet"):
+        raise OptionError(f"{path}: predictions are written as .jsonl or .csv (also with .gz or .zst), or .parquet.")
     if format_of(path) == "parquet":
         import_pyarrow("writing Parquet")
     compressor_for(path)  # raises if the extra for .zst is missing

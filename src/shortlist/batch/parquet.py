@@ -11,6 +11,7 @@ import msgspec
 from shortlist.data.arrow import ROWS_PER_BATCH, import_pyarrow
 from shortlist.files import write_atomically
 
+TEXTS = ("text", "error")  # strings in every row
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 
@@ -30,10 +31,13 @@ def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: li
         "id": arrow_types.get(found[0], pyarrow.string()) if len(found) == 1 else pyarrow.string(),
         "text": pyarrow.string(),
         "labels": pyarrow.list_(pyarrow.string()),
+        "names": pyarrow.list_(pyarrow.string()),
         "scores": pyarrow.list_(pyarrow.float32()),
         "error": pyarrow.string(),
     }
-    schema = pyarrow.schema([(column, types[column]) for column in columns])
+    # Kept fields are strings: their types are known only after the last row.
+    schema = pyarrow.schema([(column, types.get(column, pyarrow.string())) for column in columns])
+    as_strings = [field.name for field in schema if field.name not in TEXTS and field.type == pyarrow.string()]
     decode = msgspec.json.Decoder().decode
     with (
         lines.open("rb") as rows,
@@ -41,8 +45,8 @@ def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: li
         pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         while records := [decode(line) for line in itertools.islice(rows, ROWS_PER_BATCH)]:
-            if "id" in columns and types["id"] == pyarrow.string():
+            for column in as_strings:
                 for record in records:
-                    if not isinstance(record["id"], str | None):
-                        record["id"] = msgspec.json.encode(record["id"]).decode()
+                    if not isinstance(record[column], str | None):
+                        record[column] = msgspec.json.encode(record[column]).decode()
             writer.write_batch(pyarrow.RecordBatch.from_pylist(records, schema))

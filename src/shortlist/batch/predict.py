@@ -5,8 +5,10 @@ Every input row gives one output row, bad rows included, so that row n of the ou
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,24 +125,65 @@ def _rank(model: Model, rows: list[Row], **options: Any) -> list[tuple[list[str]
 
 
 class JsonLines:
-    """Encodes predictions as JSON lines, which `shortlist evaluate` reads. Only bad rows have an `error`."""
+    """Encodes predictions as JSON lines, which `shortlist evaluate` reads. Only bad rows have an `error`.
 
-    def __init__(self, unit: str, with_id: bool, with_text: bool) -> None:
-        self.columns = [*["id"] * with_id, *["text"] * with_text, "labels", "scores", "error"]
+    keep          names of the fields that each row kept
+    label_names   {label: display name}, to write names beside labels
+    """
+
+    header = b""
+
+    def __init__(
+        self,
+        unit: str,
+        with_id: bool,
+        with_text: bool,
+        keep: Sequence[str] = (),
+        label_names: Mapping[str, str] | None = None,
+    ) -> None:
+        names = ["names"] * bool(label_names)
+        self.columns = [*["id"] * with_id, *keep, *["text"] * with_text, "labels", *names, "scores", "error"]
+        self.keep, self.label_names = keep, label_names
         self._unit, self._with_id, self._with_text = unit, with_id, with_text
         self._encoder = msgspec.json.Encoder()
 
     def __call__(self, predicted: list[PredictedRow]) -> bytes:
-        return self._encoder.encode_lines([self._record(*one) for one in predicted])
+        return self._encoder.encode_lines([self.record(*one) for one in predicted])
 
-    def _record(self, row: Row, labels: list[str], scores: list[float]) -> dict[str, Any]:
+    def record(self, row: Row, labels: list[str], scores: list[float]) -> dict[str, Any]:
+        """One row of the output."""
         record: dict[str, Any] = {"id": row.id} if self._with_id else {}
+        record |= zip(self.keep, row.kept or [None] * len(self.keep), strict=True)
         if self._with_text:
             record["text"] = row.text
-        record["labels"], record["scores"] = labels, scores
+        record["labels"] = labels
+        if self.label_names:
+            record["names"] = [self.label_names.get(label, label) for label in labels]
+        record["scores"] = scores
         if row.problem is not None:
             record["error"] = f"{self._unit} {row.number:,}: {row.problem}"
         return record
+
+
+class CsvLines(JsonLines):
+    """Encodes the same as CSV. Labels, names and scores are joined by a separator."""
+
+    def __init__(self, *arguments: Any, separator: str = ";") -> None:
+        super().__init__(*arguments)
+        self._separator = separator
+        self.header = self._rows([self.columns])
+
+    def __call__(self, predicted: list[PredictedRow]) -> bytes:
+        records = [self.record(*one) for one in predicted]
+        return self._rows([self._cell(record.get(column)) for column in self.columns] for record in records)
+
+    def _cell(self, value: Any) -> Any:
+        return self._separator.join(map(str, value)) if isinstance(value, list) else value
+
+    def _rows(self, rows: Iterable[list[Any]]) -> bytes:
+        lines = io.StringIO(newline="")
+        csv.writer(lines, lineterminator="\r\n").writerows(rows)  # this way, cells with "\r" are quoted, too
+        return lines.getvalue().encode()
 
 
 def _read_chunks(source: Source, skip: int) -> Generator[tuple[list[Row], int]]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Not from the library: importing it would make `--help` load numpy.
 OUTPUT_FORMATS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "tsv", "tsv.gz", "parquet", "fasttext", "annif"]
 FOLDER_FORMATS = ["repository-json", "repository-text", "repository-pair", "repository-single"]
+KEEPING_FORMATS = OUTPUT_FORMATS[: OUTPUT_FORMATS.index("parquet") + 1]
+MAX_REPAIRS_SHOWN = 50
 
 part_option = click.option(
     "--part", type=click.Choice(["train", "validation", "test"]), help="Only this part of a folder."
@@ -70,6 +72,8 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
 @part_option
 @out_label_separator_option
 @click.option("--time", help="Field of a time to keep.")
+@click.option("--keep", multiple=True, metavar="FIELD", help="Further field to keep, such as an id. Repeatable.")
+@click.option("--fix", is_flag=True, help="Repair common mistakes, and list what was done.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @reading_options
 def convert(
@@ -79,17 +83,20 @@ def convert(
     part: str | None,
     out_label_separator: str,
     time: str | None,
+    keep: tuple[str, ...],
+    fix: bool,
     overwrite: bool,
     reading: dict[str, Any],
 ) -> None:
     """Read SOURCE and write it to OUT in another format. A folder with parts becomes a folder with parts.
 
-    OUT contains texts, labels, weights and, with --time, times. Other fields are dropped. If OUT is -, JSON lines go to
-    standard output. The formats of fastText and Annif have no weights and no times; annif-vocabulary has only
-    the labels and their names.
+    OUT contains texts, labels, weights, times (--time), and the fields named by --keep. Other fields are dropped.
+    If OUT is -, JSON lines go to standard output. The formats of fastText and Annif have no weights and no times;
+    annif-vocabulary has only the labels and their names.
 
     \b
     shortlist data convert pairs.csv pairs.jsonl.gz
+    shortlist data convert messy.csv clean.csv --fix --keep sku
     shortlist data convert LF-AmazonTitles-131K/ amazon/ --to jsonl.gz
     shortlist data convert pairs.jsonl corpus.tsv --to annif
     shortlist data convert pairs.jsonl vocabulary.tsv --to annif-vocabulary
@@ -109,7 +116,12 @@ def convert(
     if Path(out).is_file() and not overwrite:
         raise OptionError(f"{out} exists; choose another name, or set --overwrite.")
     names: list[str | None] = [*parts] if parts else [part]
-    datasets = {name or "train": read_and_warn(source, name, {**reading, "time": time}) for name in names}
+    if keep and to not in (None, *KEEPING_FORMATS):
+        raise OptionError(f"--keep: {to} has no place for further fields; choose one of {', '.join(KEEPING_FORMATS)}.")
+    reading |= {"time": time, "keep": keep}
+    datasets = {name or "train": read_and_warn(source, name, reading) for name in names}
+    if fix:
+        datasets = {part: _fix(dataset, part if parts else source) for part, dataset in datasets.items()}
     if to_folder:
         if Path(out).is_dir() and any(Path(out).iterdir()):
             raise OptionError(f"{out} is not empty; choose a new folder.")
@@ -123,6 +135,20 @@ def convert(
     else:
         dataset.write(out, format=to and to.split(".")[0], label_separator=out_label_separator)
         click.echo(f"{out}: {dataset}")
+
+
+def _fix(dataset: Dataset, name: str) -> Dataset:
+    """Repair a data set, and print what was done."""
+    from shortlist.data.hygiene import fix
+
+    fixed, done = fix(dataset)
+    for line in done[:MAX_REPAIRS_SHOWN]:
+        click.echo(f"{name}: {line}", err=True)
+    if len(done) > MAX_REPAIRS_SHOWN:
+        click.echo(f"{name}: … and {len(done) - MAX_REPAIRS_SHOWN:,} more repairs", err=True)
+    if not done:
+        click.echo(f"{name}: nothing to repair", err=True)
+    return fixed
 
 
 def _write_parts(datasets: dict[str, Dataset], out: Path, to: str, label_separator: str) -> None:

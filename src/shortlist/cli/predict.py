@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from shortlist.model import Model
 
 STDIO = "-"
+Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: unit, with_id, with_text, keep
 
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("texts", nargs=-1)
 @click.option("--in", "in_file", type=click.Path(), help="Input file, whatever its name; - for standard input.")
-@click.option("--out", type=click.Path(), help="Output file: .jsonl, .jsonl.gz, .jsonl.zst or .parquet.")
+@click.option("--out", type=click.Path(), help="Output file: .jsonl or .csv (also with .gz or .zst), or .parquet.")
 @click.option("-k", default=5, show_default=True, type=click.IntRange(1), help="Number of labels per text.")
 @click.option("--min-score", type=float,
               help="Omit labels with a lower score.  [default: the model's threshold, if it has one]")  # fmt: skip
@@ -35,12 +36,16 @@ STDIO = "-"
 @allow_options
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
+@click.option("--keep", multiple=True, metavar="FIELD",
+              help="Further field or column to copy to the output. Repeatable.")  # fmt: skip
 @click.option("--with-text/--without-text", default=None,
               help="Whether to write the texts.  [default: yes, unless there are none, or --id is given]")  # fmt: skip
 @click.option("--from", "format", type=click.Choice([*FILE_FORMATS, "lines", "sparse"]),
               help="Input format, if the file does not show it; sparse: features in the Repository's format.  "
               "[default for standard input: lines, one text each]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines for texts and standard input, too.")
+@click.option("--out-label-separator", default=";", show_default=True,
+              help="Separator of labels in CSV output.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue a job that was interrupted.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @row_options
@@ -51,6 +56,8 @@ def predict(
     out: str | None,
     format: str | None,
     id_field: str | None,
+    keep: tuple[str, ...],
+    out_label_separator: str,
     with_text: bool | None,
     as_json: bool,
     resume: bool,
@@ -66,37 +73,36 @@ def predict(
     A model that was trained on features takes files of the Extreme Classification Repository (recognised by their first
     line), .npy and .npz.
 
-    Files, and everything written to --out, give JSON lines (or Parquet), one per row and in order: {"id": …,
-    "text": …, "labels": […], "scores": […]}. A text for which no label reaches the threshold gets an empty list of
-    labels: not sure. A bad row is reported and gets an "error" and no labels; the job
-    continues. Exit code 1 means that all rows were bad. While the job runs, its output is in OUT.partial. If
-    interrupted, rerun with --resume; the result is the same.
+    Files, and everything written to --out, give JSON lines (or CSV or Parquet), one per row and in order: {"id": …,
+    "text": …, "labels": […], "names": […], "scores": […]}. There are names only if the labels have display names.
+    A text for which no label reaches the threshold gets an empty list of labels: not sure. A bad row is
+    reported and gets an "error" and no labels; the job continues. Exit code 1 means that all rows were bad.
+    While the job runs, its output is in OUT.partial. If interrupted, rerun with --resume; the result is the same.
 
     \b
     shortlist predict model/ "red shoes" "blue hat" -k 3
     shortlist predict model/ in.jsonl --out out.jsonl -k 5 --id sku
-    shortlist predict model/ in.csv --text title --out out.parquet
+    shortlist predict model/ in.csv --text title --keep brand --out out.csv
     shortlist predict model/ tst_X_Xf.txt --out out.jsonl
     shortlist predict model/ "asthma with cough" --allow "J45*" --deny J45.0
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
-    from shortlist.batch.predict import JsonLines
-
-    source = _open_source(texts, in_file, format, id_field, reading)
+    source = _open_source(texts, in_file, format, id_field, {**reading, "keep": keep})
     if with_text and source.has_features:
         raise OptionError(f"--with-text: {source.name} has features and no texts. Leave it out.")
     with_text = id_field is None and not source.has_features if with_text is None else with_text
-    encode = JsonLines(source.unit, id_field is not None, with_text)
+    columns = source.unit, id_field is not None, with_text, keep
     if out is None or out == STDIO or _is_special_file(out):
         if resume:
             raise OptionError("--resume needs an output file: add --out.")
         readable = out is None and format is None and source.format in ("texts", "lines") and not as_json
-        written = _predict_to_stream(model, source, out or STDIO, options, None if readable else encode)
+        written = _predict_to_stream(model, source, out or STDIO, options, None if readable else columns)
     else:
         output_options = {name: value for name, value in options.items() if name != "threads"}
-        output_options |= {"id": id_field, "with_text": with_text, "format": format, **reading}
-        written = _predict_to_file(model, source, out, options, encode, output_options, resume, overwrite)
+        output_options |= {"id": id_field, "keep": keep, "with_text": with_text, "format": format, **reading}
+        output_options |= {"out_label_separator": out_label_separator}
+        written = _predict_to_file(model, source, out, options, columns, output_options, resume, overwrite)
     if written.rows and written.bad == written.rows:
         sys.exit(1)
 
@@ -111,13 +117,19 @@ def _open_source(
         raise OptionError(f"give either texts or --in {in_file}, not both.")
     path = in_file or _file_argument(texts)
     if texts and path is None:
-        if format is not None or id_field is not None:
-            raise OptionError("--from and --id apply to files and standard input, not to texts on the command line.")
+        if format is not None or id_field is not None or reading["keep"]:
+            raise OptionError(
+                "--from, --id and --keep apply to files and standard input, not to texts on the command line."
+            )
         return TextSource(texts)
     source = RowSource(path or STDIO, format, RowOptions(**reading, id=id_field))
-    if (source.format == "lines" or source.has_features) and id_field is not None:
+    keep = [*([id_field] if id_field else []), *reading["keep"]]
+    if (source.format == "lines" or source.has_features) and keep:
         what = "features" if source.has_features else "plain lines"
-        raise OptionError(f"--id {id_field}: {what} have no fields. If the input has another format, use --from.")
+        raise OptionError(
+            f"{'--id' if id_field else '--keep'} {keep[0]}: {what} have no fields. If the input has another format, "
+            "use --from."
+        )
     return source
 
 
@@ -157,17 +169,18 @@ def _predict_to_stream(
     source: Source,
     out: str,
     options: dict[str, Any],
-    encode: Callable[[list[PredictedRow]], bytes] | None,
+    columns: Columns | None,
 ) -> RowCounts:
-    """Write to a pipe or terminal; without `encode`, in a form for people to read."""
-    from shortlist.batch.predict import StreamOutput, predict_rows
+    """Write to a pipe or terminal; without `columns`, in a form for people to read."""
+    from shortlist.batch.predict import JsonLines, StreamOutput, predict_rows
     from shortlist.model import load
 
     model, start = load(model_folder), time.perf_counter()
     with click.open_file(out, "wb") as file:
-        output = StreamOutput(file, encode or _readable(model, options["min_score"]))
+        encode = JsonLines(*columns, model.display_names) if columns else _readable(model, options["min_score"])
+        output = StreamOutput(file, encode)
         predict_rows(model, source, output, **options)
-    if encode is not None or output.written.bad:
+    if columns is not None or output.written.bad:
         _print_summary(source.name, output.written, 0, start)
     return output.written
 
@@ -177,7 +190,7 @@ def _predict_to_file(
     source: Source,
     out: str,
     options: dict[str, Any],
-    encode: JsonLines,
+    columns: Columns,
     output_options: dict[str, Any],
     resume: bool,
     overwrite: bool,
@@ -192,6 +205,7 @@ def _predict_to_file(
     check_output(out, resume, overwrite)
     model, start = load(model_folder), time.perf_counter()
     identity = job_identity(source, model_folder, output_options)
+    encode = _encoder(out, columns, model, output_options["out_label_separator"])
     with ResumableOutput(out, encode, identity, resume, overwrite, keep=source.is_file) as output:
         n_before = output.written.rows
         try:
@@ -208,6 +222,21 @@ def _predict_to_file(
         output.finish()
     _print_summary(out, output.written, n_before, start)
     return output.written
+
+
+def _encoder(out: str, columns: Columns, model: Model, separator: str) -> JsonLines:
+    from shortlist.batch.predict import CsvLines, JsonLines
+    from shortlist.data.read import format_of
+
+    if format_of(Path(out)) != "csv":
+        return JsonLines(*columns, model.display_names)
+    label = next((name for name in model.label_names if separator in name), None)
+    if label is not None:
+        raise OptionError(
+            f"{out}: the label {label!r} contains the separator {separator!r}. Choose another with "
+            "--out-label-separator, or write .jsonl."
+        )
+    return CsvLines(*columns, model.display_names, separator=separator)
 
 
 def _readable(model: Model, min_score: float | None) -> Callable[[list[PredictedRow]], bytes]:

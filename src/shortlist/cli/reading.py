@@ -22,7 +22,8 @@ _OPTIONS = {
     "labels": click.option("--labels", default="labels", show_default=True, help="Field or column of the labels."),
     "weights": click.option("--weights", help="Field or column of the label weights."),
     "label_separator": click.option(
-        "--label-separator", help='Separator if all labels are in one string.  [default: ";" in CSV and TSV]'
+        "--label-separator",
+        help='Separator if all labels are in one string; none: the string is one label.  [default: ";" in CSV and TSV]',
     ),
     "separator": click.option("--separator", help="Separator of CSV columns."),
     "header": click.option(

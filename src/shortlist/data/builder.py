@@ -34,6 +34,7 @@ class DatasetBuilder:
         self._weights = array("f")  # those after the last weight given are 1
         self._times: list[Any] = []
         self._groups: defaultdict[str, array] = defaultdict(lambda: array("q"))
+        self._columns: defaultdict[str, list[Any]] = defaultdict(list)
         self._group_ids: defaultdict[Any, int] = defaultdict()
         self._group_ids.default_factory = self._group_ids.__len__
 
@@ -44,6 +45,7 @@ class DatasetBuilder:
         weights: Sequence[float] | None = None,
         time: Any = None,
         groups: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> None:
         if weights is not None:
             self._weights.extend([1.0] * (len(self._labels) - len(self._weights)))
@@ -54,6 +56,8 @@ class DatasetBuilder:
             rows = self._groups[field]
             # A text without a group is a group of its own.
             rows.append(self._group_ids[len(rows) if group in (None, "") else str(group)])
+        for field, value in (columns or {}).items():
+            self._columns[field].append(value)
         self.add_rows([text], labels, [len(labels)])
 
     def add_records(
@@ -87,6 +91,7 @@ class DatasetBuilder:
             label_names=list(self._label_ids),
             times=np.asarray(self._times) if self._times else None,
             groups={field: np.asarray(rows) for field, rows in self._groups.items()},
+            columns={field: np.asarray(values, object) for field, values in self._columns.items()},
             report=self.report,
         )
         count_empty_rows(dataset)

@@ -31,6 +31,7 @@ class Dataset:
     label_features  a matrix with one row per label
     times           one time per text, for splitting by time
     groups          {field: the number of each text's group}, for splits that keep groups together
+    columns         {field: one value per text}, for fields that were kept, such as ids
     filter_pairs    (text, label) pairs that evaluation ignores
     report          what the reader skipped or found odd
 
@@ -47,6 +48,7 @@ class Dataset:
     label_features: Any = None
     times: np.ndarray | None = None
     groups: dict[str, np.ndarray] = field(default_factory=dict)
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
     filter_pairs: np.ndarray | None = None
     report: ReadReport = field(default_factory=ReadReport)
 
@@ -57,6 +59,7 @@ class Dataset:
         if self.times is not None:
             counts["times"] = len(self.times)
         counts |= {f"groups by {name!r}": len(groups) for name, groups in self.groups.items()}
+        counts |= {f"values of {name!r}": len(values) for name, values in self.columns.items()}
         for what, count in counts.items():
             if count != len(self.texts):
                 raise DataError(f"there are {len(self.texts):,} texts but {count:,} {what}; expected one per text")
@@ -154,6 +157,7 @@ class Dataset:
             features=None if self.features is None else self.features[rows],
             times=None if self.times is None else self.times[rows],
             groups={name: groups[rows] for name, groups in self.groups.items()},
+            columns={name: values[rows] for name, values in self.columns.items()},
             filter_pairs=None if self.filter_pairs is None else _take_pairs(self.filter_pairs, rows),
         )
 

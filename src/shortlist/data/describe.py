@@ -17,6 +17,7 @@ from shortlist import tables
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.data.histogram import FREQUENCY_STEPS, LABEL_STEPS, WORD_STEPS, chart, histogram, side_by_side
+from shortlist.data.hygiene import findings
 from shortlist.kernels.strings import StringTable
 from shortlist.text.same_words import number_sequences
 
@@ -245,14 +246,14 @@ def _compare(part: Dataset, ids: _TextIds | None, train: Dataset, train_ids: _Te
 
 
 def _warnings(datasets: dict[str, Dataset]) -> list[str]:
-    """What the reader reported, except for what the table shows."""
+    """What the reader reported, except for what the table shows; and what looks wrong."""
     # Parts that were split from one data set share its report.
     reports = {id(dataset.report): (name, dataset.report) for name, dataset in reversed(datasets.items())}
     lines = []
     for name, report in reversed(reports.values()):
         rest = replace(report, empty_texts=0, texts_without_labels=0)
         lines += [line if line.startswith(" ") else f"{name}: {line}" for line in rest.lines()]
-    return lines
+    return lines + [f"{name}: {line}" for name, dataset in datasets.items() for line in findings(dataset)]
 
 
 def _get(part: Part, field: str) -> Any:

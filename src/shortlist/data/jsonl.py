@@ -37,7 +37,7 @@ def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) 
 
 def _typed_decoder(options: ReadOptions) -> Callable[[bytes], Any] | None:
     """Decodes a line into an object with `text` and `labels`; None if other fields are needed, too."""
-    needs_more = options.weights or options.time or options.group or options.label_separator
+    needs_more = options.weights or options.time or options.group or options.keep or options.label_separator
     if needs_more or not options.text or not options.labels:
         return None
     fields = [("text", str), ("labels", list[str | int])]
@@ -54,10 +54,10 @@ def _add_common_lines(lines: list[bytes], decode: Callable[[bytes], Any], builde
         b"\n".join(lines).decode()  # raises an error for invalid UTF-8 also in fields that are not read
         rows = [decode(line) for line in lines if line]
         texts = [row.text for row in rows]
-        labels = [str(label) for row in rows for label in row.labels]
+        labels = [str(label).strip() for row in rows for label in row.labels]
     except (msgspec.DecodeError, ValueError, RecursionError):
         return False
-    if not all(map(str.strip, labels)) or "\0" in "".join(texts) or "\0" in "".join(labels):
+    if not all(labels) or "\0" in "".join(texts) or "\0" in "".join(labels):
         return False
     builder.add_rows(texts, labels, [len(row.labels) for row in rows])
     return True

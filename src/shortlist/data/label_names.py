@@ -39,7 +39,8 @@ def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
         raise DataError(f"{path}: byte {error.start + 1} is not valid UTF-8; label names must be UTF-8.") from None
     if text.lstrip().startswith(("{", "[")) or ".json" in Path(path).suffixes:
         try:
-            return msgspec.json.decode(text, type=dict[str, str])
+            decoded = msgspec.json.decode(text, type=dict[str, str])
+            return {label.strip(): name for label, name in decoded.items()}
         except msgspec.DecodeError as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
     if annif.is_vocabulary(text):
@@ -51,7 +52,7 @@ def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
         for row in filter(None, rows):
             if len(row) != 2:
                 raise DataError(f"{path}, line {rows.line_num}: {len(row)} columns; expected a label and its name.")
-            names[row[0]] = row[1]
+            names[row[0].strip()] = row[1]
     except csv.Error as error:
         raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None
     return names

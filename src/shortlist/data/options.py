@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,9 @@ class ReadOptions:
     weights          field of the label weights, one per label; None for no weights
     time             field of the time, for splitting by time
     group            field of the group, such as an author: texts of one group can be kept in one part of a split
-    label_separator  separator if all labels are in one string; ";" by default in CSV and TSV
+    keep             names of further fields to keep, such as ids: `dataset.columns`
+    label_separator  separator if all labels are in one string; ";" by default in CSV and TSV; "none" if the string is
+                     one label, whatever it contains
     separator        separator of CSV columns; "," for .csv and tab for .tsv by default
     header           whether the first line of a CSV file has the column names; if not, the first column is the text
                      and the second the labels
@@ -35,6 +37,7 @@ class ReadOptions:
     weights: str | None = None
     time: str | None = None
     group: str | None = None
+    keep: Sequence[str] = ()
     label_separator: str | None = None
     separator: str | None = None
     header: bool = True
@@ -44,18 +47,26 @@ class ReadOptions:
     label_names: str | Path | Mapping[str, str] | None = None
     show_progress: bool = True
 
+    # No kept field may have the name of a field that is written anyway.
+    output_fields: ClassVar[frozenset[str]] = frozenset(["text", "labels", "weights", "time"])
     # For error messages: how to choose other fields.
     field_hint: ClassVar[str] = "Choose other fields with text= and labels= (--text, --labels)"
 
     @property
     def fields(self) -> list[str]:
         """The fields that every record must have."""
-        return [field for field in (self.text, self.labels, self.weights, self.time, self.group) if field]
+        named = (self.text, self.labels, self.weights, self.time, self.group, *self.keep)
+        return list(dict.fromkeys(field for field in named if field))
 
     def __post_init__(self) -> None:
         for option in ("text", "labels", "weights", "time", "group"):
             if getattr(self, option) == "":
                 raise OptionError(f"{option} is empty; give the name of a field, or None for no {option}")
+        if isinstance(self.keep, str):
+            raise OptionError(f"keep is {self.keep!r}; give a list of names, such as [{self.keep!r}]")
+        if clash := self.output_fields.intersection(self.keep):
+            what = f"keep (--keep) names {min(clash)!r}, but the output has a field of that name"
+            raise OptionError(f"{what}; leave it out, or rename the field")
         if self.separator is not None and len(self.separator) != 1:
             raise OptionError(f"separator is {self.separator!r}; it must be one character")
         if self.label_separator == "":

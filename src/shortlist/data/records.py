@@ -16,6 +16,7 @@ NumberedRecord = tuple[int, Any]
 VALID_TEXT = "UTF-8 text (for another encoding, set for example encoding='cp1252' or --encoding cp1252)"
 MAX_WEIGHT = 3.4e38  # of float32
 MAX_FIELDS_SHOWN = 20
+NO_SEPARATOR = "none"
 
 
 class BadRow(ValueError):
@@ -28,8 +29,8 @@ class BadRow(ValueError):
 
 def parse_record(
     record: Any, options: ReadOptions
-) -> tuple[str, list[str], list[float] | None, Any, dict[str, Any] | None]:
-    """Text, labels, weights, time, and group by the name of its field."""
+) -> tuple[str, list[str], list[float] | None, Any, dict[str, Any] | None, dict[str, Any]]:
+    """Text, labels, weights, time, and group and kept values by the names of their fields."""
     check_fields(record, options)
     text = check_text(record[options.text], options.text) if options.text else ""
     labels, weights = _check_labels(record[options.labels], options) if options.labels else ([], None)
@@ -41,7 +42,8 @@ def parse_record(
     if options.time and not isinstance(time, (str, int, float)):
         raise BadRow(f"{options.time!r} is not a time", "a number or an ISO date such as 2024-05-31")
     groups = {options.group: check_id(record[options.group], options.group)} if options.group else None
-    return text, labels, weights, time, groups
+    kept = {field: check_id(record[field], field) for field in options.keep}
+    return text, labels, weights, time, groups, kept
 
 
 def check_fields(record: Any, options: ReadOptions) -> None:
@@ -74,9 +76,10 @@ def check_id(value: Any, field: str) -> Any:
 
 
 def check_label(value: Any) -> str:
-    """Labels are strings; integers become strings."""
+    """Labels are strings without surrounding space; integers become strings."""
     if isinstance(value, str):
-        if not value.strip(" \t\r\n"):
+        value = value.strip()
+        if not value:
             raise BadRow("a label is empty", "labels with at least one visible character")
         return _check_string(value, "a label")
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -98,8 +101,12 @@ def check_weights(value: Any, labels: Sequence[Any], field: str, separator: str 
 
 
 def split_labels(value: str, separator: str) -> list[str]:
-    """The labels in one string: "a; b;;c" has three. Surrounding space and empty labels are dropped."""
-    return [label for label in map(str.strip, value.split(separator)) if label]
+    """The labels in one string: "a; b;;c" has three. Surrounding space and empty labels are dropped.
+
+    With the separator "none", the string is one label.
+    """
+    parts = [value] if separator == NO_SEPARATOR else value.split(separator)
+    return [label for label in map(str.strip, parts) if label]
 
 
 def shorten(value: Any) -> str:

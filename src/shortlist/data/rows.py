@@ -45,6 +45,7 @@ class Row(NamedTuple):
     id: Any = None
     problem: str | None = None
     features: FeatureRow | None = None
+    kept: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class RowOptions(ReadOptions):
     labels: str | None = None
     id: str | None = None
 
-    field_hint: ClassVar[str] = "Choose other fields (--text, --id)"
+    field_hint: ClassVar[str] = "Choose other fields (--text, --id, --keep)"
+    output_fields: ClassVar[frozenset[str]] = frozenset(["id", "text", "labels", "names", "scores", "error"])
 
     @property
     def fields(self) -> list[str]:
@@ -122,16 +124,18 @@ class RowSource:
         return self.format in FORMATS
 
     def _parse(self, number: int, record: Any) -> Row:
-        row_id = None
+        row_id, kept = None, ()
         try:
             if isinstance(record, FeatureRow):
                 return Row(number, "", features=record)
             if self.options.id and isinstance(record, dict):
                 row_id = check_id(record.get(self.options.id), self.options.id)
+            if self.options.keep and isinstance(record, dict):
+                kept = tuple(check_id(record.get(field), field) for field in self.options.keep)
             check_fields(record, self.options)
-            return Row(number, check_text(record[self.options.text], str(self.options.text)), row_id)
+            return Row(number, check_text(record[self.options.text], str(self.options.text)), row_id, kept=kept)
         except BadRow as bad:
-            return Row(number, "", row_id, f"{bad.what}; expected {bad.expected}")
+            return Row(number, "", row_id, f"{bad.what}; expected {bad.expected}", kept=kept)
 
     def _records(self) -> Iterator[NumberedRecord]:
         if self.format in MATRICES.values():

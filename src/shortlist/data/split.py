@@ -247,7 +247,7 @@ def _hold_out_evenly(labels: Ragged, n_labels: int, fraction: float, rng: np.ran
 
 
 def merge_identical_texts(dataset: Dataset) -> Dataset:
-    """One row per distinct text, with all of its labels, their largest weights, and the latest time.
+    """One row per distinct text, with all of its labels, their largest weights, the latest time, and the first columns.
 
     Groups that have a text in common become one.
     """
@@ -279,6 +279,7 @@ def merge_identical_texts(dataset: Dataset) -> Dataset:
         labels=labels,
         times=None if dataset.times is None else dataset.times[latest_rows],
         groups={name: _join(ids, groups)[first_rows] for name, groups in dataset.groups.items()},
+        columns={name: values[first_rows] for name, values in dataset.columns.items()},
         filter_pairs=None if pairs is None else np.unique(np.column_stack([ids[pairs[:, 0]], pairs[:, 1]]), axis=0),
     )
 

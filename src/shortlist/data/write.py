@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -71,7 +72,7 @@ def write(
 
 
 def records(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Each row as a dictionary: text, labels, and weights and time if the data set has them."""
+    """Each row as a dictionary: text, labels, and weights, time and kept columns if the data set has them."""
     names, labels = dataset.label_names, dataset.labels
     indptr = labels.indptr.tolist()
     for row, text in enumerate(dataset.texts):
@@ -81,6 +82,7 @@ def records(dataset: Dataset) -> Iterator[dict[str, Any]]:
             record["weights"] = [float(f"{weight:.7g}") for weight in labels.weights[span]]
         if dataset.times is not None:
             record["time"] = dataset.times[row].item()
+        record |= {name: values[row] for name, values in dataset.columns.items()}
         yield record
 
 
@@ -112,7 +114,7 @@ def _write_csv(dataset: Dataset, path: Path, separator: str, label_separator: st
             record["labels"] = label_separator.join(record["labels"])
             if "weights" in record:
                 record["weights"] = label_separator.join(map(str, record["weights"]))
-            writer = quoted if "\r" in record["text"] or "\r" in record["labels"] else plain
+            writer = quoted if any("\r" in value for value in record.values() if isinstance(value, str)) else plain
             writer.writerow(record.values())
         lines.detach()
 
@@ -124,11 +126,23 @@ def _write_parquet(dataset: Dataset, path: Path) -> None:
         fields.append(("weights", pyarrow.list_(pyarrow.float32())))
     if dataset.times is not None:
         fields.append(("time", pyarrow.array(dataset.times[:1].tolist()).type))
+    columns = {name: _one_type(values) for name, values in dataset.columns.items()}
+    dataset = replace(dataset, columns=columns)
+    fields += [(name, pyarrow.array(values.tolist()).type) for name, values in columns.items()]
     schema = pyarrow.schema(fields)
     rows = records(dataset)
     with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while batch := list(itertools.islice(rows, ROWS_PER_BATCH)):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema))
+
+
+def _one_type(values: np.ndarray) -> np.ndarray:
+    """Values of a Parquet column, which has one type: those of mixed types become strings."""
+    types = {type(value) for value in values.tolist() if value is not None}
+    too_large = int in types and any(abs(value) >= 2**63 for value in values.tolist() if isinstance(value, int))
+    if len(types) <= 1 and not too_large:
+        return values
+    return np.asarray([None if value is None else str(value) for value in values.tolist()], object)
 
 
 def _write_repository(dataset: Dataset, folder: Path, format: str, part: str, features: Any) -> None:

@@ -30,6 +30,7 @@ log = logging.getLogger("shortlist")
 METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
 # The name of a label counts as this many texts (docs/lab-book.md).
 COPIES_OF_NAMES = 2
+FEW_VECTORS = 0.2  # share of the words below which a file of vectors is probably the wrong one
 # Held-out texts that say whether names help. Fewer than this say too little: then names count as texts.
 MIN_TEXTS_TO_CHOOSE_ON, MAX_TEXTS_TO_CHOOSE_ON = 50, 2000
 
@@ -148,6 +149,12 @@ class TrainingData:
         if options.vectors:
             vectors, found = load_vectors(options.vectors, words, seed=options.seed)
             log.info("%s has vectors for %.0f %% of the words", options.vectors, 100 * found.mean())
+            if 0 < found.mean() < FEW_VECTORS:
+                log.warning(
+                    "%s covers few of the words; the others start at random. Is it for the same language? "
+                    "Without a file, vectors are learned from your texts, which is often better.",
+                    options.vectors,
+                )
             return vectors
         return learn_vectors(
             self.word_ids,

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.hygiene import findings
 from shortlist.data.read import read
 from shortlist.errors import DataError, MissingExtraError, OptionError
 from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.model.model import Model
 from shortlist.recipes.options import Options, count, resolve
 from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
+from shortlist.tables import wrapped
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.memory import require_memory
@@ -63,6 +65,8 @@ def train(
     resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
     dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
     require_inputs(recipe, dataset)
+    for line in findings(dataset):
+        log.warning("%s", wrapped(f"Check the data: {line}"))
     sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
     resolved = resolve(recipe.name, recipe.options, options, *sizes)
     from shortlist.training.checkpoints import lock_checkpoints
