@@ -35,7 +35,7 @@ import shortlist
 from shortlist.errors import ModelError
 from shortlist.model.format import ModelConfig, config_checksum
 
-CONFIG = "config.json"
+CONFIG, README = "config.json", "README.md"
 MARKER = "a-pickle-was-loaded"
 SECONDS_A_CASE = 60
 MEMORY_FOR_CASES = 3 << 30
@@ -109,7 +109,7 @@ def replaced_by(what: str, name: str, folder: Path) -> None:
 
 def unsealed(folder: Path, rng: np.random.Generator) -> Iterator[Case]:
     """What happens to files by accident, or by someone who does not know of checksums."""
-    names = sorted(path.name for path in folder.iterdir())
+    names = sorted(path.name for path in folder.iterdir() if path.name != README)  # which is not read
     for name in names:
         content = (folder / name).read_bytes() or b"\n"  # a vocabulary, where there are no texts, is empty
         other = next(other for other in names[names.index(name) + 1 :] + names if other != name)
@@ -142,7 +142,7 @@ def flips(folder: Path, rng: np.random.Generator) -> Iterator[Case]:
     """Bits anywhere, one or several, and whole stretches of bytes; in headers as often as in all the rest."""
     for path in sorted(folder.iterdir()):
         content, name = path.read_bytes(), path.name
-        if name == CONFIG or not content:
+        if name in (CONFIG, README) or not content:
             continue
         header = 8 + int.from_bytes(content[:8], "little") if name.endswith(".safetensors") else len(content)
         for end in (header, len(content)):

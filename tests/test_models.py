@@ -255,7 +255,7 @@ class TestModelFolder:
     def test_holds_plain_files_only(self, folder):
         names = {path.name for path in folder.iterdir()}
         stages = {"encoder.safetensors", "classifier.safetensors", "tail.safetensors"}
-        assert names == {"config.json", "card.json", "labels.txt", "vocabulary.txt", *stages}
+        assert names == {"README.md", "config.json", "card.json", "labels.txt", "vocabulary.txt", *stages}
         assert (folder / "vocabulary.txt").read_text() == "shoes\t2\nred\t1\n"  # once in the name of the label
         assert [path.name for path in folder.parent.iterdir()] == ["model"]
 

@@ -26,7 +26,7 @@ def find_label_names(folder: Path) -> Path | None:
 
 
 def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
-    """{label: display name}: as given, a JSON object, two columns separated by a tab or a comma, or a vocabulary of Annif."""
+    """{label: display name}: as given, a JSON object, two columns (tab or comma), or a vocabulary of Annif."""
     if isinstance(path, Mapping):
         for label, name in path.items():
             if not isinstance(label, str) or not isinstance(name, str):

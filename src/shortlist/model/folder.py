@@ -27,6 +27,7 @@ from shortlist.model.format import (
     FORMAT_VERSION,
     LABELS,
     LISTS,
+    README,
     FileFacts,
     ModelConfig,
     StageConfig,
@@ -42,6 +43,7 @@ from shortlist.model.format import (
     read_contents,
 )
 from shortlist.model.model import Model
+from shortlist.model.readme import readme
 from shortlist.recipes.recipe import UnknownEncoderError, load_encoder
 from shortlist.stages.calibration import Calibration
 from shortlist.stages.candidates import CANDIDATES
@@ -99,6 +101,8 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
         about = (FORMAT, FORMAT_VERSION, __version__, model.recipe, model.options, model.n_labels)
         config = ModelConfig(*about, members, calibration, thresholds, tail, files)
         _write_json(beside / CONFIG, msgspec.structs.replace(config, xxh3=config_checksum(config)))
+        # Without a checksum: people may edit it, and model hubs do.
+        (beside / README).write_text(readme({**model.card, **_card(model, bits)}), encoding="utf-8")
 
 
 def _card(model: Model, bits: int) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def check_replaceable(folder: Path) -> None:
         config, _ = read_config(folder)
     except ModelError as error:
         raise ModelError(f"{error} Nothing was written; choose another folder.") from None
-    others = sorted({path.name for path in folder.iterdir()} - {CONFIG, *config.files})
+    others = sorted({path.name for path in folder.iterdir()} - {CONFIG, README, *config.files})
     if others:
         raise ModelError(
             f"{folder} holds {others[0]!r}, which is not part of the model there: nothing was written. "

@@ -1,0 +1,73 @@
+"""Arrow in, Arrow out: predictions as two more columns of a table; and the same for pandas, Polars and MLflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from shortlist.data.arrow import ROWS_PER_BATCH, import_pyarrow
+from shortlist.errors import DataError, ShortlistError
+from shortlist.model.folder import load
+from shortlist.model.model import Model
+
+
+def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) -> Any:
+    """The table as a `pyarrow.Table` with the columns `labels` and `scores`: lists, best first.
+
+    table    anything with Arrow's C stream interface: pyarrow, Polars, pandas, a DuckDB relation
+    text     the column of the texts. A text that is null gets no labels
+    options  those of `Model.rank`, such as k and min_score
+
+    >>> predict_arrow(model, pyarrow.table({"text": ["red shoes"]}), k=1)["labels"]  # doctest: +SKIP
+    [["shoes"]]
+    """
+    pyarrow = import_pyarrow("predicting tables")
+    table = pyarrow.table(table)
+    if text not in table.column_names:
+        columns = ", ".join(map(repr, table.column_names))
+        raise DataError(f"the table has no column {text!r}; the columns are {columns}. Choose another with text=.")
+    for name in ("labels", "scores"):
+        if name in table.column_names:
+            raise DataError(f"the table already has a column {name!r}. Rename or drop it first.")
+    names, labels, scores = model.label_names, [], []
+    for batch in table.select([text]).to_batches(ROWS_PER_BATCH):
+        texts = batch.column(0).to_pylist()
+        ids, row_scores = model.rank(["" if one is None else one for one in texts], **options)
+        found = (ids >= 0) & [[one is not None] for one in texts]
+        labels += [[names[i] for i in row[keep]] for row, keep in zip(ids, found, strict=True)]
+        scores += [row[keep].tolist() for row, keep in zip(row_scores, found, strict=True)]
+    table = table.append_column("labels", pyarrow.array(labels, pyarrow.list_(pyarrow.string())))
+    return table.append_column("scores", pyarrow.array(scores, pyarrow.list_(pyarrow.float32())))
+
+
+def predict_pandas(model: Model, frame: Any, text: str = "text", **options: Any) -> Any:
+    """As `predict_arrow`, from a pandas frame to a new one with the same index."""
+    found = predict_arrow(model, frame[[text]].reset_index(drop=True), text, **options)
+    return frame.assign(labels=found["labels"].to_pylist(), scores=found["scores"].to_pylist())
+
+
+def predict_polars(model: Model, frame: Any, text: str = "text", **options: Any) -> Any:
+    """As `predict_arrow`, from a Polars frame to a new one."""
+    import polars
+
+    return polars.from_arrow(predict_arrow(model, frame, text, **options))
+
+
+def mlflow_model(text: str = "text", **options: Any) -> Any:
+    """A model for `mlflow.pyfunc.log_model(python_model=…, artifacts={"model": FOLDER})`.
+
+    It takes a pandas frame with a column of texts, and gives it back with the columns `labels` and `scores`.
+    """
+    try:
+        from mlflow.pyfunc import PythonModel
+    except ImportError:
+        raise ShortlistError("mlflow_model needs MLflow: pip install mlflow") from None
+
+    class ShortlistModel(PythonModel):  # type: ignore[misc]
+        def load_context(self, context: Any) -> None:
+            self.model = load(Path(context.artifacts["model"]))
+
+        def predict(self, context: Any, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+            return predict_pandas(self.model, model_input, text, **{**options, **(params or {})})
+
+    return ShortlistModel()
