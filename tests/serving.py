@@ -78,9 +78,10 @@ class InProcess:
 # Runs `shortlist serve` with other timeouts and a slow model.
 _PROGRAM = """
 import sys, time
-from shortlist.serving import protocol, served_model
-protocol.LimitedProtocol.request_seconds = {request_seconds}
-protocol.LimitedProtocol.response_seconds = {response_seconds}
+from shortlist.serving import connection, connections, served_model
+connection.Connection.request_seconds = {request_seconds}
+connection.Connection.response_seconds = {response_seconds}
+connections.MAX_UNSENT = {max_unsent}
 load = served_model.load
 loads = 0
 def load_slow(folder):
@@ -150,6 +151,7 @@ def serving(
     reload_seconds: float = 0.0,
     request_seconds: float = 10.0,
     response_seconds: float = 30.0,
+    max_unsent: int = 1 << 26,
 ) -> Iterator[Served]:
     """Start a server and wait until it is ready; kill it at the end unless the test has stopped it."""
     log = folder.parent / f"{folder.name}.log"
@@ -158,6 +160,7 @@ def serving(
         reload_seconds=reload_seconds,
         request_seconds=request_seconds,
         response_seconds=response_seconds,
+        max_unsent=max_unsent,
     )
     environment = {name: value for name, value in os.environ.items() if name != "SHORTLIST_TOKEN"}
     if token is not None:

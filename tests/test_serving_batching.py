@@ -16,7 +16,6 @@ class Upper:
     """Predicts the upper-case text. `gate` delays it; `calls` records the texts of each call."""
 
     name: str = ""
-    weight: int = 1
     calls: list = field(default_factory=list, compare=False)
     gate: threading.Event | None = field(default=None, compare=False)
 
@@ -81,11 +80,11 @@ def test_a_large_request_is_split_and_lets_small_ones_through():
 
 
 def test_heavier_texts_form_smaller_batches():
-    upper = Upper(weight=4)
-    run(lambda batcher: batcher.predict([*"abc"], upper), max_texts=8)
+    upper = Upper()
+    run(lambda batcher: batcher.predict([*"abc"], upper, weight=4), max_texts=8)
     assert upper.calls == [["a", "b"], ["c"]]
-    heaviest = Upper(weight=100)
-    run(lambda batcher: batcher.predict([*"ab"], heaviest), max_texts=8)
+    heaviest = Upper()
+    run(lambda batcher: batcher.predict([*"ab"], heaviest, weight=100), max_texts=8)
     assert heaviest.calls == [["a"], ["b"]]
 
 

@@ -154,16 +154,6 @@ def test_overload_is_refused_not_lost(folder):
         assert served.memory() < before + 50
 
 
-def test_too_many_connections_are_refused(folder):
-    with serving(folder, "--max-concurrent", "2") as served:
-        idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(8)]
-        status, body = served.call("GET", "/healthz")
-        assert status == 503 and "connections" in json.loads(body)["detail"]
-        for connection in idle:
-            connection.close()
-        until(lambda: served.call("GET", "/healthz")[0] == 200)
-
-
 def raw(served, *pieces):
     """Send raw bytes and read until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=SECONDS) as connection:
@@ -186,7 +176,7 @@ def refusal(received):
 
 
 def test_slow_and_endless_requests_are_cut_off(folder):
-    head = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     with serving(folder, request_seconds=0.5, response_seconds=0.5) as served:
         for pieces in ((), (b"POST /v1/pre",), (head,), (head + b"content-length: 50\r\n\r\n", b'{"text"')):
             status, detail = refusal(raw(served, *pieces))
@@ -197,7 +187,7 @@ def test_slow_and_endless_requests_are_cut_off(folder):
         status, detail = refusal(raw(served, b"HELLO\r\n\r\n"))
         assert status == 400 and "HTTP" in detail
         # The same timeout holds for a connection that was used before.
-        answered = raw(served, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", b"GET /heal")
+        answered = raw(served, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", b"GET /heal")
         assert b" 200 OK" in answered and b" 408 " in answered
         assert served.predict(text="red hat")[0] == 200
         until(lambda: served.metric("shortlist_open_requests") == 0)
@@ -205,7 +195,7 @@ def test_slow_and_endless_requests_are_cut_off(folder):
 
 def test_a_client_that_does_not_read_its_responses(folder):
     body = json.dumps({"texts": ["red shoes"] * 1000, "k": 100}).encode()
-    request = b"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    request = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     request += b"content-length: %d\r\n\r\n" % len(body) + body
     with serving(folder, "--max-texts", "1000", response_seconds=0.5) as served:
         idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(4)]

@@ -21,6 +21,8 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--search-effort", default=1.0, show_default=True, type=click.FloatRange(0, min_open=True),
               help="How much to search unless a request says otherwise; see `shortlist predict`.")  # fmt: skip
 @click.option("--token-file", type=click.Path(), help=f"File with the bearer token (or set {TOKEN_VARIABLE}).")
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",
+              help="On a local address without a token: answer to this host name, too. May be repeated.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Reload the model when its files change (SIGHUP always reloads it).")
 @click.option("--max-body", type=int, help="Maximum bytes per request.")
 @click.option("--max-texts", type=int, help="Maximum texts per request.")
@@ -30,7 +32,15 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--drain-delay", default=0.0, show_default=True, type=click.FloatRange(0, 600),
               help="Seconds to keep serving after SIGTERM while /readyz reports 503.")  # fmt: skip
 @click.option("--log-texts", is_flag=True, help="Include the texts in the log.")
-def serve(model: str, host: str, port: int, token_file: str | None, drain_delay: float, **options: Any) -> None:
+def serve(
+    model: str,
+    host: str,
+    port: int,
+    token_file: str | None,
+    allow_hosts: tuple[str, ...],
+    drain_delay: float,
+    **options: Any,
+) -> None:
     """Serve MODEL over HTTP, with a page to try it. See docs/serving.md.
 
     \b
@@ -50,7 +60,7 @@ def serve(model: str, host: str, port: int, token_file: str | None, drain_delay:
     limits = {name: options.pop(name) for name in list(options) if name.startswith("max_")}
     limits = {name: value for name, value in limits.items() if value is not None}
     app = App(model, limits=Limits(**limits), token=read_token(token_file), **options)
-    run(app, host, port, drain_delay)
+    run(app, host, port, drain_delay, allow_hosts)
 
 
 def read_token(path: str | None) -> str | None:

@@ -20,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from shortlist.errors import ShortlistError
 from shortlist.serving.batching import Batcher
+from shortlist.serving.hosts import HostCheck
 from shortlist.serving.limits import Admission, Limits
 from shortlist.serving.logs import Log
 from shortlist.serving.metrics import Metrics
@@ -71,6 +72,7 @@ class App:
         self.predict = PredictEndpoint(self.served, self.admission)
         self.token = token.encode() if token else None
         self.draining = False
+        self.host_check: HostCheck | None = None  # set by a server that only this machine reaches
         self._watch, self._log_texts = watch, log_texts
         description = describe(self.limits, with_token=token is not None)
         self._openapi, self._docs = msgspec.json.encode(description), docs_page(description)
@@ -117,6 +119,10 @@ class App:
 
         scope["app"] = self  # makes Starlette raise errors instead of answering in plain text
         try:
+            if self.host_check is not None and path not in PROBES:
+                for name, value in scope["headers"]:
+                    if name == b"host":
+                        self.host_check(value)
             if self.token is not None and needs_token(path):
                 self._check_token(scope)
             await self._router(scope, receive, send_with_headers)

@@ -20,21 +20,20 @@ MAX_BATCH_TEXTS = 64
 
 
 class Predict(Hashable, Protocol):
-    """Predicts texts or features. Those of equal `Predict` objects can share a call; each counts `weight` times."""
-
-    @property
-    def weight(self) -> int: ...
+    """Predicts texts or features. Those of equal `Predict` objects can share a call."""
 
     def __call__(self, texts: list[Any]) -> list[list[Prediction]]: ...
 
 
 class Job:
-    """The texts of one request; a large request is predicted in several batches."""
+    """The texts of one request; a large request is predicted in several batches. Each text counts `weight` times."""
 
-    __slots__ = ("future", "n_sent", "predict", "results", "texts")
+    __slots__ = ("future", "n_sent", "predict", "results", "texts", "weight")
 
-    def __init__(self, texts: list[Any], predict: Predict, future: asyncio.Future[list[list[Prediction]]]) -> None:
-        self.texts, self.predict, self.future = texts, predict, future
+    def __init__(
+        self, texts: list[Any], predict: Predict, weight: int, future: asyncio.Future[list[list[Prediction]]]
+    ) -> None:
+        self.texts, self.predict, self.weight, self.future = texts, predict, weight, future
         self.n_sent = 0
         self.results: list[list[Prediction]] = []
 
@@ -61,10 +60,10 @@ class Batcher:
         """The number of requests that wait for their (next) batch."""
         return len(self._waiting)
 
-    async def predict(self, texts: list[Any], predict: Predict) -> list[list[Prediction]]:
+    async def predict(self, texts: list[Any], predict: Predict, weight: int = 1) -> list[list[Prediction]]:
         if not texts:
             return []
-        job = Job(texts, predict, self._loop.create_future())
+        job = Job(texts, predict, weight, self._loop.create_future())
         self._waiting.append(job)
         if not self._busy:
             self._busy = True
@@ -83,9 +82,9 @@ class Batcher:
             job = self._waiting.popleft()
             if job.future.done():  # it failed, or its client disconnected
                 continue
-            texts = job.texts[job.n_sent : job.n_sent + max(room // job.predict.weight, 1)]
+            texts = job.texts[job.n_sent : job.n_sent + max(room // job.weight, 1)]
             job.n_sent += len(texts)
-            room -= len(texts) * job.predict.weight
+            room -= len(texts) * job.weight
             batch.append((job, texts))
             if job.n_sent < len(job.texts):
                 self._waiting.append(job)

@@ -12,7 +12,6 @@ from shortlist.errors import OptionError
 from shortlist.serving.problems import busy
 
 CHARACTERS_PER_WORD = 32  # bounds texts without spaces
-EXPLAIN_WEIGHT = 8  # explaining a text means scoring it once more per word
 CONNECTIONS_PER_REQUEST = 4  # connections may be idle
 
 
@@ -21,7 +20,7 @@ class Limits:
     """The limits of a server.
 
     max_body        bytes per request body
-    max_texts       texts per request (1/8 of that with explanations)
+    max_texts       texts per request; with explanations, their words count, because each is one more text to score
     max_words       words per text (and 32 times as many characters)
     max_concurrent  predict requests in flight, over all clients
     max_per_client  predict requests in flight from one address, so that one client cannot lock out the others
@@ -51,15 +50,23 @@ class Limits:
         return max(2 * self.max_texts, self.max_concurrent)
 
     @property
-    def max_explained_texts(self) -> int:
-        return max(self.max_texts // EXPLAIN_WEIGHT, 1)
+    def max_connections_per_client(self) -> int:
+        return CONNECTIONS_PER_REQUEST * self.max_per_client
 
-    def check_texts(self, texts: list[Any], explain: bool) -> None:
+    def check_explained(self, n_texts: int, n_words: int) -> None:
+        """Refuse too many words to explain; a text alone is always accepted."""
+        if n_words > self.max_texts and n_texts > 1:
+            detail = (
+                f"The request has {n_words:,} words to explain; the limit is {self.max_texts:,}. Split the texts into "
+                "several requests."
+            )
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
+
+    def check_texts(self, texts: list[Any]) -> None:
         """Refuse too many texts (or rows of features), or a text that is too long."""
-        most = self.max_explained_texts if explain else self.max_texts
-        if len(texts) > most:
-            limit = f"{most:,} with explanations" if explain else f"{most:,}"
-            detail = f"The request has {len(texts):,} texts; the limit is {limit}. Split them into several requests."
+        if len(texts) > self.max_texts:
+            limit = f"the limit is {self.max_texts:,}"
+            detail = f"The request has {len(texts):,} texts; {limit}. Split them into several requests."
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
         for i, text in enumerate(texts):
             # A text of 2n - 1 characters has at most n words: most texts need no counting.
@@ -106,7 +113,7 @@ class Admission:
         self.texts += number
 
     def release(self, client: str, n_texts: int) -> None:
-        """Call this when the response of a request has been sent."""
+        """Call this when a request is predicted, or refused. Its response may still have to be sent."""
         self.requests -= 1
         self.texts -= n_texts
         self._per_client[client] -= 1

@@ -25,7 +25,7 @@ MAX_WAITING_LINES = 10_000
 class Log(logging.Handler):
     """Collects lines and writes them every 0.2 seconds. If nobody reads them, new lines are dropped and counted.
 
-    As a handler, it also takes the warnings of uvicorn's logger.
+    As a handler, it also takes the warnings of asyncio's logger.
     """
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:

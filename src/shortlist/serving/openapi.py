@@ -24,6 +24,7 @@ PROBLEMS = {
     408: "The request did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not application/json, or is compressed.",
+    421: "The server listens on a local address, and the Host header names another one.",
     422: "The JSON does not match the schema, or exceeds a limit.",
     429: "Too many requests from this address are in flight.",
     503: "The server is busy, starting or stopping. Retry-After says when to retry.",
@@ -87,8 +88,8 @@ def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
     body = {"application/json": {"schema": ref_of[PredictRequest]}}
     paths[PREDICT]["post"]["requestBody"] = {"required": True, "content": body}
     paths[PREDICT]["post"]["description"] = (
-        f"Up to {limits.max_texts:,} texts ({limits.max_explained_texts:,} with explanations) of up to "
-        f"{limits.max_words:,} words each; a body of up to {limits.max_body:,} bytes."
+        f"Up to {limits.max_texts:,} texts of up to {limits.max_words:,} words each, with explanations up to "
+        f"{limits.max_texts:,} words in all; a body of up to {limits.max_body:,} bytes."
     )
     components: dict[str, Any] = {"schemas": schemas}
     if with_token:

@@ -15,7 +15,6 @@ import msgspec
 from shortlist.data.feature_rows import FeatureRow, stack_rows
 from shortlist.model import Model, Prediction, Tail, load
 from shortlist.model.format import CONFIG
-from shortlist.serving.limits import EXPLAIN_WEIGHT
 from shortlist.serving.problems import busy
 
 WATCH_SECONDS = 1.0
@@ -36,11 +35,6 @@ class PredictCall(msgspec.Struct, frozen=True):
     tail: Tail
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
-
-    @property
-    def weight(self) -> int:
-        """How much work a text is, compared with a plain prediction."""
-        return EXPLAIN_WEIGHT if self.explain else 1
 
     def __call__(self, texts: list[Any]) -> list[list[Prediction]]:
         inputs = stack_rows(texts) if isinstance(texts[0], FeatureRow) else texts

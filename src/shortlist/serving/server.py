@@ -7,91 +7,78 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-
-import uvicorn
+from collections.abc import Callable
+from contextlib import closing, suppress
 
 from shortlist.errors import OptionError
 from shortlist.serving.app import App
-from shortlist.serving.protocol import LimitedProtocol
+from shortlist.serving.connection import Connection
+from shortlist.serving.connections import Connections
+from shortlist.serving.hosts import HostCheck, is_local
 
 DRAIN_SECONDS = 30
+TICK_SECONDS = 0.1
 OTHER_FILES = 100  # descriptors that are not connections
 MAX_OPEN_FILES = 1 << 16
-LOOPBACK = ("127.0.0.1", "::1")
+BACKLOG = 2048
 
 
-def run(app: App, host: str, port: int, drain_delay: float = 0.0) -> None:
+def run(app: App, host: str, port: int, drain_delay: float = 0.0, allow_hosts: tuple[str, ...] = ()) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP reloads the model."""
-    logging.getLogger("uvicorn.error").addHandler(app.log)
-    logging.getLogger("uvicorn.error").propagate = False
-    with closing(app.log), listen(host, port) as listening:
-        Server(app, drain_delay).run(sockets=[listening])
+    try:
+        import uvloop
+
+        new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    except ImportError:
+        new_event_loop = asyncio.new_event_loop
+    logging.getLogger("asyncio").addHandler(app.log)
+    logging.getLogger("asyncio").propagate = False
+    with closing(app.log), listen(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        if is_local(listening.getsockname()[0]) and app.token is None:
+            app.host_check = HostCheck(allow_hosts)
+        runner.run(Server(app, drain_delay).serve(listening))
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server, with the application's start and stop around it and its own signal handlers."""
+class Server:
+    """Serves an application until it is stopped."""
 
     def __init__(self, app: App, drain_delay: float = 0.0) -> None:
         self.app, self.drain_delay = app, drain_delay
+        self._stopping, self._hurry = asyncio.Event(), False
 
-        class Protocol(LimitedProtocol):
-            max_connections = min(app.limits.max_connections, raise_open_files() - OTHER_FILES)
-
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=Protocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
-            )
-        )
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        assert sockets is not None
-        host, port = sockets[0].getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        async with self.app:
-            self.app.model_task.add_done_callback(self._stop)  # it ends only if the first model cannot be loaded
-            self.app.log.event("listening", url=url, folder=str(self.app.served.folder))
-            if host not in LOOPBACK and self.app.token is None:
-                self.app.log.event("no token is set: anyone who can reach this address can use the server", "warning")
-            await super().serve(sockets)
-            self.app.log.event("stopped")
-
-    async def on_tick(self, counter: int) -> bool:
-        for connection in list(self.server_state.connections):
-            connection.check_deadlines()  # type: ignore[union-attr]
-        return await super().on_tick(counter)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Replace uvicorn's handlers, after which the process would die of the signal; ours exits with 0."""
-        loop = asyncio.get_running_loop()
-        handlers = {
-            signal.SIGTERM: self.drain,
-            signal.SIGINT: self.drain,
-            signal.SIGHUP: self.app.served.request_reload,
-        }
-        for number, handler in handlers.items():
+    async def serve(self, listening: socket.socket) -> None:
+        loop, app = asyncio.get_running_loop(), self.app
+        connections = Connections(app.limits, raise_open_files() - OTHER_FILES, app.log)
+        signals = {signal.SIGTERM: self.drain, signal.SIGINT: self.drain, signal.SIGHUP: app.served.request_reload}
+        for number, handler in signals.items():
             loop.add_signal_handler(number, handler)
-        try:
-            yield
-        finally:
-            for number in handlers:
-                loop.remove_signal_handler(number)
+        async with app:
+            app.model_task.add_done_callback(self._stop)  # it ends only if the first model cannot be loaded
+            host, port = listening.getsockname()[:2]
+            url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            app.log.event("listening", url=url, folder=str(app.served.folder))
+            if not is_local(host) and app.token is None:
+                app.log.event("no token is set: anyone who can reach this address can use the server", "warning")
+            connections.tick()
+            server = await loop.create_server(lambda: Connection(app, connections), sock=listening, backlog=BACKLOG)
+            while not self._stopping.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_SECONDS):
+                        await self._stopping.wait()
+                connections.tick()
+            server.close()
+            connections.stop()
+            give_up = loop.time() + DRAIN_SECONDS
+            while len(connections) and loop.time() < give_up and not self._hurry:
+                await asyncio.sleep(TICK_SECONDS / 2)
+                connections.tick()
+            connections.abort()
+            app.log.event("stopped")
 
     def drain(self) -> None:
         """Report "not ready" for `drain_delay` seconds, then stop. A second signal stops at once."""
         if self.app.draining:
-            self.force_exit = True
+            self._hurry = True
             self._stop()
             return
         self.app.draining = True
@@ -99,7 +86,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(self.drain_delay, self._stop)
 
     def _stop(self, *_: object) -> None:
-        self.should_exit = True
+        self._stopping.set()
 
 
 def listen(host: str, port: int) -> socket.socket:
