@@ -102,8 +102,11 @@ def test_every_pipelined_request_is_answered_in_order(folder):
 def test_idle_connections_of_one_address_do_not_shut_out_others(folder):
     with serving(folder, "--max-concurrent", "16", "--max-per-client", "8") as served:
         idle = [connect(served, "127.0.0.2") for _ in range(100)]
+        time.sleep(1.1)  # from now on they are idle, not new
         for path in ("/healthz", "/readyz", "/v1/model", "/"):
             assert served.call("GET", path)[0] == 200
+        idle += [connect(served, "127.0.0.2") for _ in range(40)]
+        until(lambda: served.metric("process_open_fds") < 100)
         with connect(served, "127.0.0.2") as another:  # idle connections make way for new ones of their address
             another.sendall(predict_request(text="red hat"))
             assert another.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -128,7 +131,7 @@ def test_clients_that_do_not_read_their_answers_block_nobody(folder):
     request = predict_request(texts=["red shoes"] * 1000, k=100)
     with serving(folder, "--max-concurrent", "2", "--max-per-client", "2") as served:
         slow = []
-        for i in range(2):
+        for _ in range(2):
             slow.append(connect(served))
             slow[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow[-1].settimeout(0.5)

@@ -9,6 +9,7 @@ from shortlist.serving.connection import Connection
 from shortlist.serving.limits import Limits
 from shortlist.serving.logs import Log
 
+GRACE_SECONDS = 1.0  # a new connection is about to send its request
 MAX_UNSENT = 1 << 26  # bytes of responses that clients have not read, over all connections
 
 
@@ -19,6 +20,7 @@ class Connections:
         self.loop = asyncio.get_running_loop()
         self.stopping = False
         self.date = b""
+        self._most = max_open
         self._max_open = min(max_open, limits.max_connections)
         self._max_per_address = min(self._max_open, limits.max_connections_per_client)
         self._log = log
@@ -98,11 +100,15 @@ class Connections:
                 connection.close()
 
     def _make_room(self, address: str) -> None:
-        """Close the connection of this address that has been idle for longest; or else the slowest reader's."""
+        """Close the connections of this address that have been idle for longest; or else the slowest readers'.
+
+        Not connections that are newer than a second, as long as the system has room: their request is on its way.
+        """
         candidates = (*self._idle[address], *(one for one in self._stalled if one.client[0] == address))
-        for connection in candidates[:1]:
-            connection.transport.abort()
-            self.remove(connection)
+        for connection in candidates[:2]:  # two for one, so that their number falls
+            if len(self._all) >= self._most or self.loop.time() > connection.idle_since + GRACE_SECONDS:
+                connection.transport.abort()
+                self.remove(connection)
 
     def _cut_off(self, connection: Connection) -> None:
         unsent = connection.transport.get_write_buffer_size()
