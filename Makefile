@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker per core. A file is run by one worker, so that its models are trained once.
 PARALLEL = -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test quick check format bench data-folder peers clean
+.PHONY: demo test quick check docs format bench data-folder peers clean
 
 demo: $(VENV)/.demo  ## train, compare and ask a model of real data; at most three minutes on two cores
 	$(BIN)/python demo/run.py demo-output
@@ -25,6 +25,9 @@ check: $(VENV)/.dev  ## linters and type checker
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev  ## build the documentation site in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/.dev  ## fix what ruff can fix
 	$(BIN)/ruff check --fix
@@ -62,7 +65,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | 
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench]"
+	$(PIP) -c constraints.txt -e ".[train,transformers,ann,parquet,zstd,serve,test,check,bench,docs]"
 	$(PIP) --no-deps --require-hashes -r demo/requirements.txt
 	touch $@
 
@@ -75,4 +78,4 @@ $(VENV)-peers/.installed: benchmarks/peers/requirements.txt
 
 clean:  ## compiled kernels, caches, outputs (the virtual environments stay)
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output dist site
