@@ -6,8 +6,10 @@ import pytest
 
 import shortlist
 from shortlist.recipes.options import Options
+from shortlist.stages.evidence import taught_labels
 from shortlist.text import Vocabulary
 from shortlist.training.data import COPIES_OF_NAMES, TrainingData, names_of_labels
+from shortlist.training.reranking import taught_texts
 
 
 @pytest.mark.parametrize(
@@ -117,3 +119,17 @@ def test_options_of_words():
         "shoe",
     }
     assert vocabulary_of(data, stop_words=["the", "a"], max_vocabulary=1) == ["hat"]
+
+
+@pytest.mark.parametrize("itself", [True, False])
+def test_a_name_is_a_text_unless_texts_like_it_have_other_labels(itself):
+    """Terms of an ontology: each is a label and a text, and a text's label is the term itself, or the term above it."""
+    terms = ["thing", *(f"thing{i}" for i in range(1, 40))]
+    rows = [(f"{term}, the", [term if itself else terms[i // 2]]) for i, term in enumerate(terms)]
+    dataset = shortlist.read(rows * 3)
+    dataset.display_names = {term: f"the {term}" for term in terms}
+    data = TrainingData(dataset, OPTIONS.replace(label_texts="auto"))
+    assert data.names_answer is itself
+    assert (len(data.texts) > data.n_train) is itself
+    hashed = taught_labels(taught_texts(data), ["the thing9"], data.vocabulary.tokenizer)
+    assert [dataset.label_names[label] for label in hashed.values] == ["thing9" if itself else "thing4"]

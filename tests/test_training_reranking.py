@@ -201,6 +201,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         names=Texts.from_strings(list(names)),
         named=np.arange(len(names), dtype=np.int32),
         name_ids=vocabulary.encode(list(names)),
+        names_answer=True,
         texts=train[0],
         inputs=vocabulary.encode(train[0]),
         word_ids=vocabulary.encode(train[0]),

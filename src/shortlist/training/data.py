@@ -21,6 +21,7 @@ from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import SparseClassifier
 from shortlist.stages.columns import Columns
 from shortlist.stages.encoders.transformer import read_pieces
+from shortlist.stages.evidence import remember_texts, taught_labels
 from shortlist.text import TfIdf, Tokenizer, Vocabulary, learn_vectors, load_vectors
 from shortlist.text.pretrained_vectors import load_rows, random_vectors
 from shortlist.text.texts import Texts
@@ -95,6 +96,20 @@ class TrainingData:
         names = self.name_ids.take(np.flatnonzero(self.label_frequencies[self.named]))
         is_learnt[names.values] = True
         return is_learnt
+
+    @cached_property
+    def names_answer(self) -> bool:
+        """Whether training texts with the same words as a label's name mostly have that label; True if there are none.
+
+        Where labels are what a text belongs to, as the parents of a term, the text that is a label's name has others.
+        """
+        if not len(self.names) or not isinstance(self.vocabulary, Vocabulary):
+            return True
+        tokenizer, of_names = self.vocabulary.tokenizer, Ragged(np.arange(len(self.named) + 1), self.named)
+        names = remember_texts(self.names, of_names, tokenizer)
+        named = taught_labels(names, self.texts[: self.n_train], tokenizer)
+        pairs, given = (rows.row_ids * self.n_labels + rows.values for rows in (named, self.labels[: self.n_train]))
+        return bool(2 * np.isin(pairs, given).sum() >= len(pairs))
 
     @property
     def n_labels(self) -> int:
@@ -271,6 +286,9 @@ def names_are_texts(data: TrainingData, names: np.ndarray) -> bool:
     they do shows in seconds, before any training: centroids with names, or those without, rank held-out texts better.
     """
     wanted, rows = data.options.get("label_texts", "never"), slice(0, MAX_TEXTS_TO_CHOOSE_ON)
+    if wanted == "auto" and not data.names_answer:
+        log.info("not learning from names: texts with the same words as a label's name have other labels")
+        return False
     if wanted != "auto" or len(data.held_out) < MIN_TEXTS_TO_CHOOSE_ON:
         return wanted != "never"
     held_out_labels = data.held_out_labels[rows]

@@ -151,13 +151,14 @@ def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) ->
 
 
 def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
-    """The labels of the training texts by their words, and of held-out texts; each name is one more text."""
+    """The labels of the training texts by their words, and of held-out texts; names that answer are further texts."""
     if not isinstance(data.vocabulary, Vocabulary):
         return nothing_taught()  # features are no texts
     is_learnt = data.label_frequencies[data.named] > 0  # as in `names_of`
     names = np.flatnonzero(is_learnt | held_out)
     parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
-    parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
+    if data.names_answer:
+        parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
     if held_out:
         parts.append((data.held_out_texts, data.held_out_labels))
     texts, labels = zip(*parts, strict=True)
