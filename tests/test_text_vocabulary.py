@@ -210,3 +210,11 @@ def test_stop_words_are_known_and_need_no_training_text():
     assert vocabulary.known_share(texts).tolist() == [0.75, 1]
     seen = np.array([word == "red" for word in vocabulary.words])
     assert vocabulary.known_share(texts, seen).tolist() == [0.75, 0]
+
+
+def test_counts_of_all_lengths_are_read(tmp_path):
+    counts = [10**18 - 1, 1234567, 10, 7, 0]
+    (tmp_path / "vocabulary.txt").write_text("".join(f"wörd {count}\t{count}\n" for count in counts))
+    loaded = Vocabulary.load(tmp_path / "vocabulary.txt", Vocabulary(["a"], [1]).to_config())
+    assert loaded.counts.tolist() == counts
+    assert list(loaded.words) == [f"wörd {count}" for count in counts]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -12,6 +11,8 @@ Item = TypeVar("Item")
 
 def in_background(items: Iterator[Item], ahead: int = 4) -> Generator[Item]:
     """The same items, produced by a thread that runs up to `ahead` items ahead."""
+    from concurrent.futures import ThreadPoolExecutor
+
     end: Any = object()
     pool = ThreadPoolExecutor(1)
     try:

@@ -10,13 +10,15 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, wraps
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shortlist.errors import OptionError
 from shortlist.kernels.compile import kernel
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # More shares than threads: where other programs slow a thread down, the others take more of the work.
 SHARES_PER_THREAD = 4
@@ -152,6 +154,8 @@ def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
 
     with _Process.lock:
         if _Process.pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             _Process.pool = ThreadPoolExecutor(n_cores(), "shortlist")
         pool = _Process.pool
     helpers = [pool.submit(work_through) for _ in range(n_threads - 1)]

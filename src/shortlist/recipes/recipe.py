@@ -19,7 +19,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from shortlist.errors import ModelError, OptionError
@@ -134,6 +133,13 @@ def get_recipe(name: str) -> Recipe:
 def _built_in() -> dict[str, Recipe]:
     modules = [importlib.import_module(f"shortlist.recipes.{family}") for family in FAMILIES]
     return {recipe.name: recipe for module in modules for recipe in module.RECIPES}
+
+
+def entry_points(group: str) -> Any:
+    """The entry points of installed packages. Loading a model that needs none does not wait for the import."""
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
 
 
 @cache

@@ -8,7 +8,6 @@ of threads. faiss (extra `ann`) is needed for graphs only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
@@ -270,6 +269,8 @@ def _in_threads(faiss: Any, work: Callable[[int], Any], tasks: Sequence[int]) ->
 
     if min(n_threads(), len(tasks)) == 1:
         return [alone(task) for task in tasks]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(n_threads()) as pool:
         return list(pool.map(alone, tasks))
 

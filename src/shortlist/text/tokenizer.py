@@ -210,5 +210,6 @@ def _general_categories() -> np.ndarray:
     """Return the first letter of every code point's Unicode category: L letter, M mark, N number, P, S, Z, C."""
     categories = np.full(sys.maxunicode + 1, b"C", "S1")
     for codes in (range(0x40000), range(0xE0000, 0xE1000)):  # the other planes are unassigned
-        categories[codes.start : codes.stop] = [unicodedata.category(chr(code))[0] for code in codes]
+        of_codes = "".join(map(unicodedata.category, map(chr, codes)))  # two letters each
+        categories[codes.start : codes.stop] = np.frombuffer(of_codes.encode(), "S1")[::2]
     return categories
