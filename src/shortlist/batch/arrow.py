@@ -63,7 +63,7 @@ def mlflow_model(text: str = "text", **options: Any) -> Any:
     except ImportError:
         raise ShortlistError("mlflow_model needs MLflow: pip install mlflow") from None
 
-    class ShortlistModel(PythonModel):  # type: ignore[misc]
+    class ShortlistModel(PythonModel):
         def load_context(self, context: Any) -> None:
             self.model = load(Path(context.artifacts["model"]))
 

@@ -143,6 +143,6 @@ def _facts_checksum(facts: dict[str, Any]) -> str:
 
 def _checksum(array: np.ndarray) -> str:
     """Of the values, their type and shape."""
-    content = xxhash.xxh3_128(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+    content = xxhash.xxh3_128(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     content.update(f"{array.dtype.str} {array.shape}".encode())
     return content.hexdigest()
