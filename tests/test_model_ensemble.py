@@ -162,7 +162,7 @@ class TestModel:
 class TestFolder:
     def test_has_the_files_of_each_member_and_the_labels_once(self, saved):
         names = {path.name for path in saved.iterdir()}
-        shared = {"config.json", "card.json", "labels.txt", "display_names.txt", "metrics.jsonl"}
+        shared = {"config.json", "card.json", "labels.txt", "display_names.txt", "metrics.jsonl", "README.md"}
         of_members = {name for name in names if name[:2] in ("0.", "1.", "2.")}
         assert shared <= names <= shared | of_members | {"calibration.safetensors", "tail.safetensors"}
         members = [{name[2:] for name in names if name.startswith(f"{i}.")} for i in range(3)]

@@ -154,11 +154,11 @@ def test_unread_answers_are_bounded(folder):
             slow[-1].settimeout(0.5)
             with suppress(TimeoutError, ConnectionError):
                 slow[-1].sendall(request * 30)  # more than the system's socket buffers hold
+        until(lambda: any("did not read" in line["event"] for line in served.logged()))
         until(lambda: served.predict(text="red hat")[0] == 200)
         assert served.memory() < before + 30
         for connection in slow:
             connection.close()
-        until(lambda: any("did not read" in line["event"] for line in served.logged()))
 
 
 def test_a_client_that_is_cut_off_is_not_a_bug(folder):

@@ -144,7 +144,7 @@ def test_search_effort_has_a_default_and_a_limit(make_server):
     asked = []
 
     class Noted:
-        def predict(self, texts, k, threads, *, min_score, explain, search_effort, tail):
+        def predict(self, texts, k, threads, *, search_effort, **others):
             asked.append(search_effort)
             return [[] for _ in texts]
 

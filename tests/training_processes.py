@@ -88,18 +88,24 @@ def exit_code(process: BaseProcess, seconds: float) -> int:
 # after that.
 _KILLED_AT_A_RENAME = """
 import os, pathlib, signal
+from shortlist import files
 place, number, when = {moment!r}.split(":")
-rename, seen = pathlib.Path.rename, []
-def rename_and_die(path, target):
-    seen.append(str(target).endswith(place))
-    now = seen[-1] and sum(seen) == int(number)
-    if now and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    result = rename(path, target)
-    if now:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-pathlib.Path.rename = rename_and_die
+seen = []
+def then_die(move):
+    def move_and_die(path, target):
+        # An exchange follows a rename that failed, for the same target.
+        moved = str(target).endswith(place) and (move is not rename or not os.path.isdir(target))
+        seen.append(moved)
+        now = moved and sum(seen) == int(number)
+        if now and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = move(path, target)
+        if now:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return move_and_die
+rename = pathlib.Path.rename
+pathlib.Path.rename, files._exchange = then_die(rename), then_die(files._exchange)
 """
 
 
