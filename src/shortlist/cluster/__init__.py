@@ -1,0 +1,1 @@
+"""Training, batch prediction and serving on Ray (extra `ray`)."""
