@@ -135,8 +135,8 @@ class Contract:
         stored = {**json.loads(json.dumps(card)), "storage": {**card.get("storage", {}), "bits": 8}}
         assert {name: again[name] for name in stored} == stored
         assert again["created"].startswith("20")
-        sizes = [path.stat().st_size for path in (tmp_path / "model").iterdir() if path.name not in ("config.json", "README.md")]
-        assert again["size_bytes"] == sum(sizes)
+        counted = [path for path in (tmp_path / "model").iterdir() if path.name not in ("config.json", "README.md")]
+        assert again["size_bytes"] == sum(path.stat().st_size for path in counted)
 
     @pytest.mark.parametrize("k", [2.5, True, "3", None])
     def test_k_is_a_whole_number(self, model, test_part, k):
