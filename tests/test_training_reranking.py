@@ -13,6 +13,7 @@ from shortlist.arrays import Ragged
 from shortlist.data import Texts
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.stages.evidence import Evidence
+from shortlist.stages.pipeline import in_blocks
 from shortlist.stages.reranker import N_MORE, Mixture
 from shortlist.text import Vocabulary
 from shortlist.training import reranking
@@ -169,6 +170,7 @@ class GroupPipeline:
 
     candidates = SimpleNamespace(max_searched=1)
     encoder = SimpleNamespace(encode=lambda word_ids: word_ids)
+    in_blocks = staticmethod(in_blocks)
 
     def __init__(self, vocabulary):
         words = np.asarray(vocabulary.words)
@@ -216,7 +218,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_labels=held_out[1],
     )
     options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0)
-    build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None)
+    build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None, shard=None)
     return learn_reranker(GroupPipeline(vocabulary), build), build
 
 

@@ -5,6 +5,7 @@ Sparse centroids are for clustering labels by their words, dense ones for the ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -20,6 +21,7 @@ from shortlist.lazy import sparse
 TASKS_PER_THREAD = 8
 KMEANS_ITERATIONS = 10
 ROWS_PER_BLOCK = 8192
+TEXTS_PER_BLOCK = 32_768
 
 
 def label_centroids(
@@ -95,7 +97,7 @@ def sums_of_rows(
 
 
 def label_representatives(
-    features: np.ndarray,
+    features: Any,
     labels: Ragged,
     n_labels: int,
     common: float = 0.01,
@@ -103,32 +105,36 @@ def label_representatives(
     seed: int = 0,
     n_common: int | None = None,
     unit: bool = True,
+    own: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return vectors that represent the labels in a candidate index, and the label of each vector.
 
     Every label is represented by its centroid; a label without texts by zeros. The texts of a very common label are
     too diverse for one centroid: it gets more vectors, by k-means over its texts.
 
-    features    dense features with one row per text
+    features    dense features with one row per text: a matrix, or what gives some of its rows when asked for them
     labels      labels of each text
     common      a label is common if it has more than this share of all texts
     per_common  largest number of vectors to add per common label
     seed        random seed of k-means
     n_common    instead, the number of common labels: so many of the most frequent
     unit        whether a centroid is the mean of its texts' directions, or of their features as they are
+    own         some labels, ascending: only they are represented
 
     >>> vectors, owners = label_representatives(np.array([[3.0, 4.0], [0.0, 2.0]]), Ragged.from_lists([[1], [0]]), 2)
     >>> vectors.tolist(), owners.tolist()
     ([[0.0, 1.0], [0.6, 0.8]], [0, 1])
     """
     by_label = texts_by_label(Ragged(labels.indptr, labels.values), n_labels)
-    vectors = [normalize_rows(by_label @ (normalize_rows(features) if unit else features))]
-    owners = [np.arange(n_labels, dtype=np.int32)]
+    own = np.arange(n_labels, dtype=np.int32) if own is None else own
+    vectors = [normalize_rows(sums_of_texts(by_label, features, own, normalize_rows if unit else np.asarray))]
+    owners = [own]
     frequencies = np.diff(by_label.indptr)
     chosen = np.flatnonzero(frequencies > max(common * len(labels), 2 * per_common))
     if n_common is not None:
         chosen = np.sort(np.argsort(-frequencies, kind="stable")[:n_common])
         chosen = chosen[frequencies[chosen] > 1]
+    chosen = np.intersect1d(chosen, own)
     for label in chosen:
         texts = by_label.indices[by_label.indptr[label] : by_label.indptr[label + 1]]
         rng = np.random.default_rng([seed, int(label)])
@@ -136,6 +142,29 @@ def label_representatives(
         vectors.append(spherical_kmeans(normalize_rows(features[texts]), n_vectors, rng))
         owners.append(np.full(len(vectors[-1]), label, np.int32))
     return np.concatenate(vectors), np.concatenate(owners)
+
+
+def sums_of_texts(
+    by_label: sparse.csr_array, features: Any, own: np.ndarray, change: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The sums of the changed features of each label's texts, for some labels (ascending): see `texts_by_label`.
+
+    Features that are computed when they are asked for are never all there at once.
+    """
+    if isinstance(features, np.ndarray):
+        return by_label[own] @ change(features) if len(own) < by_label.shape[0] else by_label @ change(features)
+    of_own = Ragged(by_label.indptr.astype(np.int64), by_label.indices).take(own)
+    cuts = np.searchsorted(of_own.indptr, np.arange(TEXTS_PER_BLOCK, of_own.indptr[-1], TEXTS_PER_BLOCK), side="right")
+    sums = np.zeros((len(own), change(features[:1]).shape[1]), np.float32)
+    for begin, end in pairwise(np.unique(np.concatenate([[0], cuts, [len(own)]])).tolist()):
+        block = of_own[begin:end]
+        texts = np.unique(block.values)
+        for first in range(0, len(texts), TEXTS_PER_BLOCK):
+            some = texts[first : first + TEXTS_PER_BLOCK]
+            part = block.keep((block.values >= some[0]) & (block.values <= some[-1]))
+            columns = Ragged(part.indptr, np.searchsorted(some, part.values))
+            sums[begin:end] += columns.to_csr(len(some)) @ change(features[some])
+    return sums
 
 
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:

@@ -251,13 +251,15 @@ class NearestLabels(CandidateStage):
         n_nearest: int | None = None,
         votes_are_sums: bool = False,
         graph: GraphSizes | None = None,
+        cells: np.ndarray | None = None,
     ) -> NearestLabels:
         """From the centres of labels, the label of each, and, where texts vote, an index of texts with their labels.
 
         n_nearest  all candidates by default
         graph      for an index of centres by HNSW graphs instead of cells
+        cells      directions of the cells, if they are known
         """
-        index: CentreIndex = CellIndex.build(centres, seed)
+        index: CentreIndex = CellIndex.build(centres, seed, cells)
         config: dict[str, Any] = {"n_labels": n_labels, "n_candidates": n_candidates, "n_searched": 1}
         config |= {"n_nearest": n_nearest or n_candidates, "n_neighbours": n_neighbours}
         config |= {"vote_weight": vote_weight, "votes_are_sums": votes_are_sums}

@@ -6,6 +6,7 @@ neighbours, which candidates are, this is several times as fast as a graph (docs
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -53,19 +54,28 @@ class CellIndex:
     }
 
     @staticmethod
-    def build(vectors: np.ndarray, seed: int = 0) -> CellIndex:
-        """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything."""
+    def build(vectors: np.ndarray, seed: int = 0, cells: np.ndarray | None = None) -> CellIndex:
+        """An index of the directions of the vectors, one per row. A zero vector has a cosine of 0 with everything.
+
+        cells  their directions, if they are known
+        """
         vectors = normalize_rows(np.asarray(vectors, np.float32))
-        cells = np.zeros((1, vectors.shape[1]), np.float32)
-        if len(vectors) > ONE_CELL_UP_TO:
-            rng = np.random.default_rng(seed)
-            n_cells = 1 << round(np.log2(4 * np.sqrt(len(vectors))))
-            sample = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE_PER_CELL * n_cells), replace=False))
-            cells = spherical_kmeans(vectors[sample], n_cells, rng)
+        if cells is None:
+            cells = CellIndex.find_cells(len(vectors), vectors.shape[1], vectors.__getitem__, seed)
         own = nearest_centroid(vectors, cells)
         order = np.argsort(own, kind="stable").astype(np.int32)
         starts = counts_to_indptr(np.bincount(own, minlength=len(cells)))
         return CellIndex(QuantizedMatrix.of_floats(cells), starts, order, QuantizedMatrix.of_floats(vectors[order]))
+
+    @staticmethod
+    def find_cells(n_vectors: int, n_features: int, take: Callable[[np.ndarray], np.ndarray], seed: int) -> np.ndarray:
+        """The directions of the cells of so many vectors, of which `take` gives some."""
+        if n_vectors <= ONE_CELL_UP_TO:
+            return np.zeros((1, n_features), np.float32)
+        rng = np.random.default_rng(seed)
+        n_cells = 1 << round(np.log2(4 * np.sqrt(n_vectors)))
+        sample = np.sort(rng.choice(n_vectors, min(n_vectors, SAMPLE_PER_CELL * n_cells), replace=False))
+        return spherical_kmeans(take(sample), n_cells, rng)
 
     def __len__(self) -> int:
         return len(self.order)

@@ -63,16 +63,20 @@ class Pipeline:
         """
         n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
         if allowed is None:
-            return in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
+            return self.in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
         stage = self.candidates
         factor = allowed.widening(stage.n_candidates(n_searched, self.classifier.n_labels), k)
         wider = replace(self, candidates=stage.widened(factor))
         n_searched = min(round(factor * n_searched), 2**31)
-        return in_blocks(lambda block: wider._rank_allowed(block, k, n_searched, allowed), inputs)
+        return self.in_blocks(lambda block: wider._rank_allowed(block, k, n_searched, allowed), inputs)
 
     def first_rank(self, read: Any, k: int, n_searched: int) -> Ranking:
         """The k best labels before re-ranking, from this many clusters or cells, for what the encoder takes."""
-        return in_blocks(lambda block: self._first_rank(block, k, n_searched), read)
+        return self.in_blocks(lambda block: self._first_rank(block, k, n_searched), read)
+
+    def in_blocks(self, rank: Callable[[Any], Ranking], inputs: Any) -> Ranking:
+        """`rank` of blocks of the inputs, which share cores."""
+        return in_blocks(rank, inputs)
 
     def _rank_block(self, inputs: Any, k: int, n_searched: int) -> Ranking:
         texts, words, read = self._read(inputs)
@@ -161,12 +165,12 @@ class Pipeline:
 
     def quantized(self) -> Pipeline:
         """The same pipeline with matrices in 8 bits."""
-        return Pipeline(
-            self.vocabulary,
-            self.encoder.quantized(),
-            self.candidates.quantized(),
-            self.classifier.quantized(),
-            None if self.reranker is None else self.reranker.quantized(),
+        return replace(
+            self,
+            encoder=self.encoder.quantized(),
+            candidates=self.candidates.quantized(),
+            classifier=self.classifier.quantized(),
+            reranker=None if self.reranker is None else self.reranker.quantized(),
         )
 
     def multiply_adds(self, inputs: Any) -> float | None:

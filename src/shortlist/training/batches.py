@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from shortlist.arrays import Ragged
 from shortlist.kernels.candidates import join_shortlists
 from shortlist.recipes.options import Options
 from shortlist.training.data import TrainingData
+from shortlist.training.group import Shard
 
 # Texts are shuffled, then sorted by length within runs of this many batches, so that batches stay random enough.
 BATCHES_PER_RUN = 50
@@ -68,7 +69,8 @@ class WordBatches:
 class DenseBatches:
     """Dense features that an encoder learns from."""
 
-    def __init__(self, features: np.ndarray, labels: Ragged) -> None:
+    def __init__(self, features: Any, labels: Ragged) -> None:
+        """`features`: a matrix, or what gives some of its rows when they are asked for."""
         self.features, self.labels = features, labels
         self.lengths = np.ones(len(features), np.int64)
 
@@ -90,12 +92,14 @@ class ShortlistBatches:
 
     batches     what the network takes, and labels
     candidates  texts × K labels, -1 for none
+    shard       the labels of this worker. Labels and candidates are then its rows, and candidates are ragged
     """
 
     batches: Batches
     n_labels: int
-    candidates: np.ndarray
+    candidates: np.ndarray | Ragged
     n_random: int = 0
+    shard: Shard | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -105,9 +109,15 @@ class ShortlistBatches:
         batch = self.batches.take(rows, rng)
         positives = batch.positives
         others = rng.integers(self.n_labels, size=(len(rows), self.n_random), dtype=np.int32)
-        width = self.candidates.shape[1] + self.n_random + int(positives.counts.max(initial=0))
+        shortlists = self.candidates
+        if isinstance(shortlists, Ragged):
+            most = int(shortlists.counts[rows].max(initial=0))
+            shortlists, rows = padded(shortlists, rows, most, -1).astype(np.int32), np.arange(len(rows))
+        if self.shard is not None:
+            others = self.shard.row_of_label[others]
+        width = shortlists.shape[1] + self.n_random + int(positives.counts.max(initial=0))
         candidates = np.empty((len(rows), width), np.int32)
-        join_shortlists(self.candidates, rows, others, positives.indptr, positives.values, candidates)
+        join_shortlists(shortlists, rows, others, positives.indptr, positives.values, candidates)
         return batch._replace(candidates=candidates)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Arrays
+from shortlist.arrays import Arrays, Ragged
 from shortlist.recipes.options import Options
 from shortlist.recipes.recipe import Recipe
 from shortlist.stages.candidates import AllLabels, CandidateStage
@@ -16,6 +16,8 @@ from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
 from shortlist.stages.pipeline import Pipeline
 from shortlist.training.data import TrainingData
+from shortlist.training.group import ALONE, Group, Shard
+from shortlist.training.sharding import EncodedTexts, ShardedPipeline
 
 
 @dataclass
@@ -24,10 +26,12 @@ class Build:
 
     features         the training texts, encoded
     candidates_of    candidates of the training texts (texts × K), and their evidence where it is known
+    own_candidates   of several workers: those that are rows of this one
     hard_negatives   the candidates that the classifier ranks best for the training texts; the re-ranker learns on them
     held_out_ranked  (ids, scores): the ranking of the held-out texts by a model that had not learnt from them, where
                      the final one has
     records          the training curves
+    group, shard     the workers that train together, and the labels of this one; None: all labels
     """
 
     recipe: Recipe
@@ -36,18 +40,37 @@ class Build:
     encoder: Encoder = field(default_factory=lambda: NoEncoder({}))
     candidates: CandidateStage = field(default_factory=AllLabels)
     classifier: Classifier | None = None
-    features: np.ndarray | None = None
+    features: np.ndarray | EncodedTexts | None = None
     candidates_of: tuple[np.ndarray, np.ndarray | None] | None = None
+    own_candidates: Ragged | None = None
     hard_negatives: np.ndarray | None = None
     held_out_ranked: tuple[np.ndarray, np.ndarray] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
+    group: Group = ALONE
+    shard: Shard | None = None
 
     @property
     def pipeline(self) -> Pipeline:
         """The stages so far, strung together."""
         assert self.classifier is not None
         vocabulary = self.data.vocabulary if self.encoder.n_words else None
-        return Pipeline(vocabulary, self.encoder, self.candidates, self.classifier)
+        kind = Pipeline if self.shard is None else ShardedPipeline
+        return kind(vocabulary, self.encoder, self.candidates, self.classifier)
+
+    def encoded_texts(self) -> np.ndarray | EncodedTexts:
+        """The features of the training texts; of several workers, each computes those that it needs."""
+        if self.shard is None:
+            return self.encoder.encode(self.data.inputs)
+        return EncodedTexts(self.encoder, self.data.inputs)
+
+    @property
+    def own_labels(self) -> Ragged:
+        """The labels of the training texts; of several workers, the rows of this one."""
+        labels = self.data.labels
+        if self.shard is None:
+            return labels
+        rows = self.shard.row_of_label[labels.values]
+        return Ragged(labels.indptr, rows).keep(rows >= 0)
 
     def fit(
         self,
@@ -65,7 +88,7 @@ class Build:
 
         seed, decay_epoch  those of the phase, if not of the options
         """
-        from shortlist.training.checkpoints import Checkpoints
+        from shortlist.training.checkpoints import Checkpoints, GroupCheckpoints
         from shortlist.training.loop import Schedule, fit, tensorboard_writer
 
         options, checkpoints, tensorboard = self.options, None, None
@@ -76,8 +99,12 @@ class Build:
                 **options.model_options(),
                 "data": self.data.dataset.fingerprint(),
             }
-            checkpoints = Checkpoints(folder / phase, identity, 60 * options.checkpoint_minutes)
-            tensorboard = tensorboard_writer(folder / "tensorboard" / phase)
+            seconds = 60 * options.checkpoint_minutes
+            if self.group.size == 1:
+                checkpoints = Checkpoints(folder / phase, identity, seconds)
+            else:
+                checkpoints = GroupCheckpoints(folder / phase, identity, seconds, self.group)
+            tensorboard = tensorboard_writer(folder / "tensorboard" / phase) if self.group.rank == 0 else None
         schedule = Schedule(
             n_epochs,
             options.batch_size,

@@ -20,9 +20,11 @@ import xxhash
 
 from shortlist.errors import DataError
 from shortlist.files import OLD, PARTIAL, lock_folder, recover_folder, write_atomically, write_folder_atomically
+from shortlist.training.group import Group
 
 FACTS = "facts.json"
 STATE, BEST, METRICS = "state", "best", "metrics.jsonl"
+STEPS_BETWEEN_QUESTIONS = 16
 
 
 @contextmanager
@@ -52,6 +54,7 @@ class Checkpoints:
 
     def __init__(self, folder: str | Path, identity: dict[str, Any], seconds_between: float = 600.0) -> None:
         self.folder = Path(folder)
+        self._state = self.folder / STATE
         self.identity = msgspec.json.decode(msgspec.json.encode(identity))
         self.seconds_between = seconds_between
         self._last = time.monotonic()
@@ -62,14 +65,14 @@ class Checkpoints:
 
     def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Make this the latest checkpoint."""
-        write_arrays(self.folder / STATE, arrays, {"identity": self.identity, **facts})
+        write_arrays(self._state, arrays, {"identity": self.identity, **facts})
         self._last = time.monotonic()
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The latest checkpoint, or None where there is none."""
         if not self._holds_training():
             return None
-        arrays, facts = read_arrays(self.folder / STATE)
+        arrays, facts = read_arrays(self._state)
         for name, value in self.identity.items():
             if facts["identity"].get(name) != value:
                 raise DataError(
@@ -95,7 +98,7 @@ class Checkpoints:
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink()
-        return (self.folder / STATE / FACTS).exists()
+        return any(self.folder.glob(f"{STATE}*/{FACTS}"))
 
     def save_best(self, arrays: dict[str, np.ndarray]) -> None:
         write_arrays(self.folder / BEST, arrays, {})
@@ -108,6 +111,44 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         with write_atomically(self.folder / METRICS) as file:
             file.writelines(msgspec.json.encode(record) + b"\n" for record in records)
+
+
+class GroupCheckpoints(Checkpoints):
+    """The checkpoints of one worker of several. One counts once all workers have written theirs.
+
+    A worker keeps its last checkpoint until then, so whenever workers die, all have one of the same step.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any], seconds_between: float, group: Group) -> None:
+        super().__init__(folder / f"worker-{group.rank}", {**identity, "workers": group.size}, seconds_between)
+        self._group, self._n_asked = group, 0
+
+    def due(self) -> bool:
+        """Whether worker 0 finds that it is time; it is asked every few steps."""
+        self._n_asked += 1
+        if self._n_asked % STEPS_BETWEEN_QUESTIONS and self.seconds_between:
+            return False
+        return bool(self._group.sum(np.array([self._group.rank == 0 and super().due()], np.int64))[0])
+
+    def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        progressed = facts["progressed"]
+        self._state = self.folder / f"{STATE}-{progressed['epoch']}-{progressed['step']}"
+        super().save(arrays, facts)
+        self._group.sum(np.zeros(1))  # all have written theirs
+        for older in set(self.folder.glob(f"{STATE}-*")) - {self._state}:
+            shutil.rmtree(older)
+
+    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """The latest checkpoint that all workers have."""
+        self._holds_training()  # clears away what is incomplete
+        steps = [folder.name.split("-")[1:] for folder in self.folder.glob(f"{STATE}-*") if (folder / FACTS).exists()]
+        numbers = np.array([int(epoch) << 32 | int(step) for epoch, step in steps], np.int64)
+        common = set.intersection(*(set(of_worker.tolist()) for of_worker in self._group.gather(numbers)))
+        if not common:
+            return None
+        latest = max(common)
+        self._state = self.folder / f"{STATE}-{latest >> 32}-{latest & 0xFFFFFFFF}"
+        return super().load()
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:

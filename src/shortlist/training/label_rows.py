@@ -34,6 +34,7 @@ from shortlist.kernels.threads import n_threads, run_shares
 from shortlist.recipes.options import Options
 
 ROWS_PER_BLOCK = 512
+ROWS_PER_DRAW = 65_536
 
 
 class Clusters(NamedTuple):
@@ -83,15 +84,29 @@ class LabelRows:
 
     @staticmethod
     def start(
-        n_labels: int, n_features: int, prior: float, seed: int = 0, options: RowOptions = OUR_ROW_OPTIONS
+        n_labels: int,
+        n_features: int,
+        prior: float,
+        seed: int = 0,
+        options: RowOptions = OUR_ROW_OPTIONS,
+        own: np.ndarray | None = None,
     ) -> LabelRows:
-        """Random weights; biases at 0, or at the log-odds of `prior`, the mean probability of a label."""
+        """Random weights; biases at 0, or at the log-odds of `prior`, the mean probability of a label.
+
+        own  the rows to have, ascending (None: all). Each is as it would be among all of them
+        """
         rng = np.random.default_rng(seed)
+        draw = rng.random if options.row_init == "xavier" else rng.standard_normal
+        own = np.arange(n_labels) if own is None else own
+        weights = np.empty((len(own), n_features), np.float32)
+        for begin in range(0, n_labels, ROWS_PER_DRAW):
+            size = min(ROWS_PER_DRAW, n_labels - begin), n_features
+            drawn = draw(size, dtype=np.float32)
+            here = slice(*np.searchsorted(own, [begin, begin + ROWS_PER_DRAW]))
+            weights[here] = drawn[own[here] - begin]
         if options.row_init == "xavier":
-            weights = rng.random((n_labels, n_features), np.float32)
             weights = (2 * weights - 1) * np.float32(np.sqrt(6 / (n_labels + n_features)))
         else:
-            weights = rng.standard_normal((n_labels, n_features), dtype=np.float32)
             weights *= np.float32(0.3 / np.sqrt(n_features))
         prior = min(max(prior, 1e-6), 0.5)
         bias = np.log(prior / (1 - prior)) if options.bias_init == "prior" else 0

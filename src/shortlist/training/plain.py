@@ -15,8 +15,9 @@ from shortlist.kernels.encoders import sum_words
 from shortlist.stages.output_layer import block_name
 from shortlist.stages.stage import with_prefix, without_prefix
 from shortlist.training.batches import Batch
+from shortlist.training.group import ALONE, Group
 from shortlist.training.heads import BlockOptions, HeadOptions, StepResult
-from shortlist.training.label_rows import LabelRows, RowOptions
+from shortlist.training.label_rows import LabelRows, RowOptions, checked_loss
 from shortlist.training.memory import keep_freed_memory
 
 DENSE = RowOptions("adam", bias_init="zero")
@@ -205,11 +206,14 @@ class PlainBlock:
 
 
 class PlainLearner:
-    """An encoder and its label rows in training, without torch. `Learner` says what the methods do."""
+    """An encoder and its label rows in training, without torch. `Learner` says what the methods do.
 
-    def __init__(self, network: Any, rows: LabelRows, seed: int, head: HeadOptions) -> None:
+    group  workers that have other rows. Encoder and block are the same on all of them, and stay so
+    """
+
+    def __init__(self, network: Any, rows: LabelRows, seed: int, head: HeadOptions, group: Group = ALONE) -> None:
         keep_freed_memory()
-        self.network, self.rows = network, rows
+        self.network, self.rows, self._group = network, rows, group
         self.block = None if head.block is None else PlainBlock(network.n_features, head.block, seed)
         self._dropout = Mask(head.dropout)
         self.seed(seed)
@@ -223,6 +227,9 @@ class PlainLearner:
         hidden = features if self.block is None else self.block.forward(features, self._rng)
         hidden = self._dropout.forward(hidden, self._rng)
         loss, gradient = self.rows.step(hidden, batch.candidates, batch.positives, learning_rate)
+        if self._group.size > 1:  # the loss and the gradient so far are those of this worker's rows
+            total = self._group.sum(np.append(gradient.ravel(), np.float32(loss)))
+            loss, gradient = checked_loss(float(total[-1])), total[:-1].reshape(gradient.shape)
         gradient = self._dropout.backward(gradient)
         if self.block is not None:
             gradient = self.block.backward(gradient, learning_rate)

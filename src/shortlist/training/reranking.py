@@ -17,12 +17,13 @@ from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
-from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
+from shortlist.stages.pipeline import Pipeline, Ranking
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData, rows_of
+from shortlist.training.group import Shard
 from shortlist.training.tune import RANKS
 
 log = logging.getLogger("shortlist")
@@ -76,7 +77,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         if is_wanted is not None:
             candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
             labels = labels.keep(is_wanted[labels.values])
-        return learn_word_weights(rows, labels, n_labels, candidates, options.C)
+        return learn_weights_together(rows, labels, n_labels, candidates, options.C, build.shard)
 
     about = about_labels(data.labels)
     weights = learn(rows, data.labels, about, candidates)
@@ -90,7 +91,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
         return evidence.ids[texts], pipeline.with_more(encoded, probabilities[texts], evidence.ids[texts])
 
-    _, probabilities = in_blocks(with_more, np.arange(len(ids)))
+    _, probabilities = pipeline.in_blocks(with_more, np.arange(len(ids)))
     odds = np.empty(evidence.ids.shape, np.float32)
     half = np.arange(len(ids)) % 2 == 0
     for fitted, left in ((half, ~half), (~half, half)):
@@ -198,6 +199,22 @@ def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:
     assert pages.weights is not None
     biases = np.where(is_new, new["biases"], weights["biases"])
     return {**weights, "starts": pages.indptr, "words": pages.values, "weights": pages.weights, "biases": biases}
+
+
+def learn_weights_together(
+    features: sparse.csr_array, labels: Ragged, n_labels: int, candidates: np.ndarray, C: float, shard: Shard | None
+) -> Arrays:
+    """`learn_word_weights`; of several workers, each learns its own labels, and all get those of the others."""
+    if shard is None:
+        return learn_word_weights(features, labels, n_labels, candidates, C)
+    is_own = shard.owner == shard.group.rank
+    candidates = np.where((candidates >= 0) & is_own[candidates], candidates, -1)
+    own = learn_word_weights(features, labels.keep(is_own[labels.values]), n_labels, candidates, C)
+    gathered = {name: shard.group.gather(array) for name, array in sorted(own.items())}
+    weights = {name: parts[0] for name, parts in gathered.items()}
+    for worker in range(1, shard.group.size):
+        weights = with_new(weights, {name: parts[worker] for name, parts in gathered.items()}, shard.owner == worker)
+    return weights
 
 
 def no_words(n_labels: int, n_features: int) -> Arrays:

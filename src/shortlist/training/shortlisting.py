@@ -17,6 +17,8 @@ from shortlist.recipes.options import Options
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 from shortlist.training.build import Build
+from shortlist.training.group import Shard
+from shortlist.training.sharding import EncodedTexts, ShardedCandidates, own_candidates, shared_cells
 
 log = logging.getLogger("shortlist")
 
@@ -25,14 +27,17 @@ TEXTS_PER_BLOCK = 4096
 
 def candidates(build: Build) -> None:
     """Module II: index the label centres (and texts), and find the candidates of every training text."""
-    build.features = build.encoder.encode(build.data.inputs)
-    build.candidates = stage = index_labels(build.features, build)
-    build.candidates_of = negatives(build.features, stage, build)
+    build.features = features = build.encoded_texts()
+    build.candidates = stage = index_labels(features, build)
+    if isinstance(stage, ShardedCandidates) and isinstance(features, EncodedTexts):
+        build.own_candidates = own_candidates(features, stage)
+    elif isinstance(features, np.ndarray):
+        build.candidates_of = negatives(features, stage, build)
 
 
-def index_labels(features: np.ndarray, build: Build) -> NearestLabels:
+def index_labels(features: np.ndarray | EncodedTexts, build: Build) -> NearestLabels:
     """The stage that finds the nearest label centres, and lets the nearest texts vote, if they are to."""
-    data, options = build.data, build.options
+    data, options, shard = build.data, build.options, build.shard
     centres, owner = label_representatives(
         features,
         data.labels,
@@ -41,7 +46,10 @@ def index_labels(features: np.ndarray, build: Build) -> NearestLabels:
         seed=options.seed,
         n_common=options.n_head_labels if options.n_head_labels >= 0 else None,
         unit=options.unit_centres,
+        own=None if shard is None else shard.labels,
     )
+    if shard is not None:
+        return index_shard(centres, owner, shard, options)
     texts, text_labels = None, None
     if options.vote_weight > 0 or options.classifier == "neighbours":
         voters = voting_texts(data.labels, data.n_labels, options)
@@ -61,6 +69,29 @@ def index_labels(features: np.ndarray, build: Build) -> NearestLabels:
         options.voting == "sums",
         GraphSizes.parse(options.centre_graph) if options.centre_graph else None,
     )
+
+
+def index_shard(centres: np.ndarray, owner: np.ndarray, shard: Shard, options: Options) -> ShardedCandidates:
+    """The index of this worker's centres, which belong to the labels `owner`. All workers have the same cells."""
+    numbers = centre_numbers(owner, shard)
+    own = NearestLabels.build(
+        centres,
+        shard.row_of_label[owner],
+        len(shard.labels),
+        options.n_candidates,
+        n_nearest=options.n_nearest_labels,
+        cells=shared_cells(shard.group, centres, numbers, options.seed),
+    )
+    return ShardedCandidates(own.arrays(), own.config(), shard, numbers)
+
+
+def centre_numbers(owner: np.ndarray, shard: Shard) -> np.ndarray:
+    """The number of each centre among those of all workers: first one for every label, then those of common labels."""
+    n_own = len(shard.labels)
+    more = owner[n_own:]
+    of_all = np.sort(np.concatenate(shard.group.gather(more)))
+    within = np.arange(len(more)) - np.searchsorted(more, more)
+    return np.concatenate([owner[:n_own], shard.n_labels + np.searchsorted(of_all, more) + within])
 
 
 def voting_texts(labels: Ragged, n_labels: int, options: Options) -> np.ndarray:

@@ -5,12 +5,15 @@ A text's logit is then `slope · cosine + bias`. Held-out texts tell both number
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.evaluation.calibration import is_relevant
-from shortlist.labels.centroids import normalize_rows, texts_by_label
+from shortlist.labels.centroids import TEXTS_PER_BLOCK, normalize_rows, sums_of_texts, texts_by_label
 from shortlist.odds import fit_logistic
+from shortlist.training.group import Shard
 from shortlist.training.heads import HeadOptions
 from shortlist.training.label_rows import LabelRows
 
@@ -19,29 +22,39 @@ MAX_TEXTS, MAX_LABELS = 1000, 200  # that the slope and the bias are fitted on: 
 
 
 def rows_at_centres(
-    features: np.ndarray,
+    features: Any,
     labels: Ragged,
     held_out: np.ndarray,
     held_out_labels: Ragged,
     n_labels: int,
     head: HeadOptions,
+    shard: Shard | None = None,
 ) -> LabelRows:
     """Label rows behind a block that starts as the identity.
 
     features, labels            of the training texts
     held_out, held_out_labels   features and labels of the held-out texts
+    shard                       the labels of this worker, whose rows these are; None: all labels
     """
-    hidden = behind_identity(features, head)
-    lengths = np.linalg.norm(hidden, axis=1)
-    centres = normalize_rows(texts_by_label(Ragged(labels.indptr, labels.values), n_labels) @ normalize_rows(hidden))
+
+    def direction(features: np.ndarray) -> np.ndarray:
+        return normalize_rows(behind_identity(features, head))
+
+    own = np.arange(n_labels) if shard is None else shard.labels
+    by_label = texts_by_label(Ragged(labels.indptr, labels.values), n_labels)
+    centres = normalize_rows(sums_of_texts(by_label, features, own, direction))
+    blocks = (features[begin : begin + TEXTS_PER_BLOCK] for begin in range(0, len(features), TEXTS_PER_BLOCK))
+    lengths = np.concatenate([np.linalg.norm(behind_identity(block, head), axis=1) for block in blocks])
     slope, bias = SLOPE, BIAS
     if len(held_out):
         held_out, held_out_labels = held_out[:MAX_TEXTS], held_out_labels[:MAX_TEXTS]
-        cosines = normalize_rows(behind_identity(held_out, head)) @ centres.T
-        k = min(MAX_LABELS, n_labels)
+        cosines = direction(held_out) @ centres.T
+        k = min(MAX_LABELS, len(own))
         ids = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-        hits = is_relevant(ids, held_out_labels, n_labels)
         nearest = np.take_along_axis(cosines, ids, axis=1)
+        if shard is not None:
+            ids, nearest = shard.best(shard.labels[ids], nearest, MAX_LABELS)
+        hits = is_relevant(ids, held_out_labels, n_labels)
         slope, bias = fit_logistic(nearest.reshape(-1, 1), hits.ravel(), np.array([SLOPE, BIAS]))
     scale = slope / max(float(lengths.mean()), 1e-9)
     bias = 0.0 if head.rows.bias_init == "none" else bias

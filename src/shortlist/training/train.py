@@ -20,6 +20,7 @@ from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
 from shortlist.tables import wrapped
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
+from shortlist.training.group import ALONE, Group
 from shortlist.training.memory import require_memory
 from shortlist.training.networks import needs_torch
 from shortlist.training.phases import phase_named, reranker_memory, reranker_named
@@ -56,24 +57,14 @@ def train(
     >>> model.predict("a hat")[0].label
     'hats'
     """
-    if isinstance(recipe, Recipe):
-        register(recipe)  # so that the model can be loaded again
-    else:
-        recipe = get_recipe(recipe)
-    recipe = recipe.as_published() if published else recipe
+    recipe = recipe_of(recipe, published)
     ensemble, parallel = (count(name, 1, "").checked(n) for name, n in (("ensemble", ensemble), ("parallel", parallel)))
     resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
     dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
-    require_inputs(recipe, dataset)
-    for line in findings(dataset):
-        log.warning("%s", wrapped(f"Check the data: {line}"))
-    sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
-    resolved = resolve(recipe.name, recipe.options, options, *sizes)
+    resolved = resolve_for(recipe, dataset, options)
     from shortlist.training.checkpoints import lock_checkpoints
     from shortlist.training.ensemble import refuse_other_kind, train_ensemble
 
-    require_words(dataset, resolved)
-    require_reranker(recipe, resolved)
     checkpoint_dir = resolved.get("checkpoint_dir", "")
     with lock_checkpoints(checkpoint_dir):
         if checkpoint_dir:
@@ -83,13 +74,37 @@ def train(
         return train_one(recipe, dataset, resolved)
 
 
-def train_one(recipe: Recipe, dataset: Dataset, options: Options) -> Model:
-    """Train one model: this function is the whole path."""
+def recipe_of(recipe: str | Recipe, published: bool) -> Recipe:
+    """The recipe, by name or registered, with the defaults of its paper if `published`."""
+    if isinstance(recipe, Recipe):
+        register(recipe)  # so that the model can be loaded again
+    else:
+        recipe = get_recipe(recipe)
+    return recipe.as_published() if published else recipe
+
+
+def resolve_for(recipe: Recipe, dataset: Dataset, options: dict[str, Any]) -> Options:
+    """The options of a recipe for this data set, after checking that it can learn from it."""
+    require_inputs(recipe, dataset)
+    for line in findings(dataset):
+        log.warning("%s", wrapped(f"Check the data: {line}"))
+    sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
+    resolved = resolve(recipe.name, recipe.options, options, *sizes)
+    require_words(dataset, resolved)
+    require_reranker(recipe, resolved)
+    return resolved
+
+
+def train_one(recipe: Recipe, dataset: Dataset, options: Options, group: Group = ALONE) -> Model:
+    """Train one model: this function is the whole path.
+
+    group  workers that all call this function with the same data. Each returns the model with its own label rows
+    """
     require_no_checkpoints(options)
     show_options(options)
     with running(recipe, options):
         data = TrainingData(dataset, options)
-        build = Build(recipe, data, options)
+        build = Build(recipe, data, options, group=group)
         phases = [phase_named(name) for name in recipe.phases]
         sizes = {k: v for phase in phases for k, v in phase.memory(build).items()} | reranker_memory(build)
         require_memory(sizes, memory_advice(dataset))
@@ -149,7 +164,9 @@ def require_no_checkpoints(options: Options) -> None:
     if folder and not options.resume:
         from shortlist.training.checkpoints import Checkpoints
 
-        for phase in sorted(path for path in Path(folder).glob("*") if path.is_dir()):
+        # Phases, and the workers of phases that several trained together.
+        phases = (path for pattern in ("*", "*/*") for path in Path(folder).glob(pattern) if path.is_dir())
+        for phase in sorted(phases):
             Checkpoints(phase, {}).refuse_to_overwrite()
 
 

@@ -28,6 +28,7 @@ from shortlist.stages.encoders import (
 from shortlist.stages.encoders.cnn import WIDTHS
 from shortlist.training.batches import Batches, DenseBatches, input_batches
 from shortlist.training.data import TrainingData
+from shortlist.training.group import ALONE, Group
 from shortlist.training.hashing import HASHINGS
 from shortlist.training.heads import OUR_ENCODER, EncoderOptions, HeadOptions
 from shortlist.training.label_rows import LabelRows
@@ -147,15 +148,18 @@ def new_learner(
     head: HeadOptions,
     encoder: EncoderOptions = OUR_ENCODER,
     rows: LabelRows | None = None,
+    group: Group = ALONE,
+    own: np.ndarray | None = None,
 ) -> Any:
     """What trains the network and its label rows: `PlainLearner`, or `Learner` for a torch module.
 
-    rows  where the label rows start, if not at random
+    rows        where the label rows start, if not at random
+    group, own  workers that train together, and the rows of this one; for `PlainLearner`
     """
     if isinstance(network, (PlainBag, PlainFeatures)):
         if rows is None:
-            rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed, head.rows)
-        return PlainLearner(network, rows, seed, head)
+            rows = LabelRows.start(n_labels, network.n_features, labels_per_text / n_labels, seed, head.rows, own)
+        return PlainLearner(network, rows, seed, head, group)
     from shortlist.training.learner import Learner
 
     return Learner(network, n_labels, labels_per_text, None, seed, device, head, encoder=encoder, rows=rows)

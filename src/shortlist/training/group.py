@@ -1,0 +1,101 @@
+"""Workers that train one model together, and the labels that each of them owns.
+
+Every worker runs the same program on the same data (training/train.py). What has a row per label is sharded: a worker
+has the rows, centres and candidates of its own labels only. Everything else is replicated, and stays the same on all
+workers, because they add up what they computed in the same order. A training on one machine is a group of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from shortlist.errors import OptionError
+from shortlist.kernels.top_k import best_of_candidates
+
+
+class Group:
+    """A group of one. Others (cluster/reduce.py) send arrays to each other; all workers make the same calls in order.
+
+    rank, size  the number of this worker, and how many there are
+    """
+
+    rank, size = 0, 1
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of the arrays of all workers, added up in the order of their numbers."""
+        return array
+
+    def gather(self, array: np.ndarray) -> list[np.ndarray]:
+        """The arrays of all workers, in order; their shapes may differ."""
+        return [array]
+
+    def collect(self, array: np.ndarray) -> list[np.ndarray]:
+        """The same for worker 0; the others get nothing."""
+        return [array]
+
+
+ALONE = Group()
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The labels of a worker.
+
+    owner  the number of the worker that owns each label
+    """
+
+    group: Group
+    owner: np.ndarray
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """The labels of this worker, in the order of its rows."""
+        return np.flatnonzero(self.owner == self.group.rank).astype(np.int32)
+
+    @cached_property
+    def row_of_label(self) -> np.ndarray:
+        """The row of each label; -1 for labels of others, and for no label, which is -1."""
+        rows = np.full(len(self.owner) + 1, -1, np.int32)
+        rows[self.labels] = np.arange(len(self.labels))
+        return rows
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels of all workers."""
+        return len(self.owner)
+
+    def best(self, ids: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best of what all workers found: see `best_of_group`."""
+        return best_of_group(self.group, ids, values, k)
+
+
+def share_bounds(group: Group, weights: np.ndarray) -> np.ndarray:
+    """Cut a range into one contiguous range per worker, of about equal weight; at least one item each.
+
+    >>> share_bounds(Group(), np.ones(5)).tolist()
+    [0, 5]
+    """
+    n = len(weights)
+    if n < group.size:
+        raise OptionError(f"there are {n:,} clusters of labels for {group.size:,} workers: use fewer workers")
+    wanted = np.arange(1, group.size) * (weights.sum() / group.size)
+    cuts = np.searchsorted(np.cumsum(weights), wanted - 1e-9) + 1
+    for i in range(len(cuts)):  # none empty
+        cuts[i] = min(max(cuts[i], cuts[i - 1] + 1 if i else 1), n - (group.size - 1 - i))
+    return np.concatenate([[0], cuts, [n]]).astype(np.int64)
+
+
+def best_of_group(group: Group, ids: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k items of each text with the largest values, best first, of what every worker found (texts × any number).
+
+    ids     -1 for none
+    values  float32, −∞ for none
+    """
+    every, of_every = (np.concatenate(group.gather(array), axis=1) for array in (ids, values))
+    k = min(k, every.shape[1])
+    best, best_values = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
+    best_of_candidates(every, np.ascontiguousarray(of_every, np.float32), best, best_values)
+    return best, best_values
