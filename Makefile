@@ -65,7 +65,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | 
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e ".[train,transformers,ann,parquet,ray,zstd,serve,test,check,bench,docs]"
+	$(PIP) -c constraints.txt -e ".[train,transformers,ann,parquet,ray,rdf,zstd,serve,test,check,bench,docs]"
 	$(PIP) --no-deps --require-hashes -r demo/requirements.txt
 	touch $@
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from copy import copy
 
 import pytest
 
@@ -80,6 +81,18 @@ def test_allow_and_deny(server, model):
     assert label not in {one["label"] for one in others}
     refused = server.predict(text=text, allow=[label + "x"])
     assert refused.status_code == 422 and "Did you mean" in refused.json()["detail"]
+
+
+def test_levels_of_a_hierarchy(server, model, make_server, tmp_path):
+    detail = problem_of(server.predict(text="red shoes", levels="leaves"), 422)
+    assert "this model has no hierarchy" in detail
+    assert "levels" in problem_of(server.predict(text="red shoes", levels="up"), 422)
+    other = copy(model)
+    other.set_hierarchy({model.label_names[0]: "everything"}, {"everything": "All things"})
+    other.save(tmp_path / "model")
+    own = make_server(tmp_path / "model").ready()
+    (found,) = own.predict(text="red shoes", levels="roll-up", allow=["All things"]).json()["predictions"]
+    assert [(one["label"], one["name"]) for one in found] == [("everything", "All things")]
 
 
 def test_several_texts_give_the_same_labels_as_the_library(server, model):

@@ -29,7 +29,7 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
     for name in ("labels", "scores"):
         if name in table.column_names:
             raise DataError(f"the table already has a column {name!r}. Rename or drop it first.")
-    names, labels, scores = model.label_names, [], []
+    names, labels, scores = model.all_labels, [], []
     for batch in table.select([text]).to_batches(ROWS_PER_BATCH):
         texts = batch.column(0).to_pylist()
         ids, row_scores = model.rank(["" if one is None else one for one in texts], **options)

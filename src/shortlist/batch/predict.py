@@ -114,7 +114,7 @@ def _rank(model: Model, rows: list[Row], **options: Any) -> list[tuple[list[str]
     features = [row.features for row in rows if row.features is not None]
     inputs = stack_rows(features) if features else Texts.from_strings([row.text for row in rows])
     ids, scores = model.rank(inputs, **options)
-    names, rounded = model.label_names, np.round(scores.astype(np.float64), 6)
+    names, rounded = model.all_labels, np.round(scores.astype(np.float64), 6)
     return [
         (
             [names[label] for label in row_ids if label >= 0],

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
               help="Rank the predictions of a file as they are listed, whatever their scores.")  # fmt: skip
 @click.option("--intervals", is_flag=True, help="95 % confidence intervals by bootstrap.")
 @click.option("--filter", "filter_file", type=click.Path(), help="filter_labels_test.txt: pairs to ignore.")
+@click.option("--hierarchy", type=click.Path(),
+              help="File of children and parents, for hierarchical precision, recall and F1.  "
+              "[default: the model's, if it has one]")  # fmt: skip
 @click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
 @click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -73,6 +76,7 @@ def evaluate(
     shortlist evaluate model/ parts/
     shortlist evaluate model/ parts/ --tail auto
     shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
+    shortlist evaluate model/ parts/ --hierarchy broader.tsv
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
     shortlist evaluate --folds 5 pairs.jsonl --recipe astec --set n_epochs=5
     """
@@ -80,7 +84,7 @@ def evaluate(
     result: Evaluation | CrossValidation
     if folds is not None:
         refused = {"--train": train_source, "--filter": filter_file, "--tail": tail}
-        flags = ("intervals", "drop_leaks", "in_order")
+        flags = ("intervals", "drop_leaks", "in_order", "hierarchy")
         refused |= {f"--{name.replace('_', '-')}": measuring.pop(name) for name in flags}
         _refuse("--folds splits one data set", {"a second argument": truth, **refused})
         result = _cross_validate(predictions, folds, recipe, reading, options | measuring | {"k": cut})
@@ -134,7 +138,9 @@ def _evaluate(
     if Path(predictions).is_dir():
         from shortlist.model import load
 
-        predicted = load(predictions).predict_dataset(truth_data, places, tail=tail)  # type: ignore[arg-type]
+        model = load(predictions)
+        predicted = model.predict_dataset(truth_data, places, tail=tail)  # type: ignore[arg-type]
+        measuring["hierarchy"] = measuring["hierarchy"] or model.hierarchy
     else:
         if tail:
             raise OptionError(f"--tail is for a model that makes the predictions; {predictions} has them already.")

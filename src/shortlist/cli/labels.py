@@ -105,6 +105,35 @@ def store_list(model: str, name: str, entries: tuple[str, ...], out: str) -> Non
     _write(model, out, with_list, f"list @{name} {'stored' if entries else 'removed'}")
 
 
+@labels.command()
+@click.argument("model", type=click.Path())
+@click.argument("file", type=click.Path(), required=False)
+@click.option("--label-names", type=click.Path(), help="File of display names for parents that are no labels.")
+@click.option("--inclusive", is_flag=True, help="The training texts have the parents of their labels as labels, too.")
+@_out
+def hierarchy(model: str, file: str | None, label_names: str | None, inclusive: bool, out: str) -> None:
+    """Store which labels are above which: `predict --levels` then uses it. Without FILE, remove the hierarchy.
+
+    FILE has a child and its parent per line (.csv, .tsv, .jsonl), or is SKOS or OWL (.ttl, .rdf, .owl, .nt, .jsonld).
+
+    \b
+    shortlist labels hierarchy model/ broader.tsv --out model/
+    shortlist labels hierarchy model/ gnd.ttl --out model/
+    """
+    from shortlist.data.label_names import read_label_names
+
+    names = read_label_names(label_names) if label_names else {}
+
+    def with_hierarchy(loaded: Model) -> Model:
+        loaded.set_hierarchy(file, names, inclusive)
+        if loaded.hierarchy is not None:
+            n_known = len(loaded.labels.ids.keys() & loaded.hierarchy.ids.keys())
+            click.echo(f"{file}: {len(loaded.hierarchy.labels):,} labels, {n_known:,} of them in the model.", err=True)
+        return loaded
+
+    _write(model, out, with_hierarchy, f"hierarchy {'stored' if file else 'removed'}")
+
+
 def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     from shortlist.data.label_names import read_label_names
 

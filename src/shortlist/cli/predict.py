@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import FILE_FORMATS, allow_options, row_options, tail_option
+from shortlist.cli.reading import FILE_FORMATS, allow_options, levels_option, row_options, tail_option
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: u
               help="How much of the candidate index to search: 2 searches twice as much, 0.5 half.")  # fmt: skip
 @tail_option
 @allow_options
+@levels_option
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--keep", multiple=True, metavar="FIELD",
@@ -85,6 +86,7 @@ def predict(
     shortlist predict model/ in.csv --text title --keep brand --out out.csv
     shortlist predict model/ tst_X_Xf.txt --out out.jsonl
     shortlist predict model/ "asthma with cough" --allow "J45*" --deny J45.0
+    shortlist predict model/ "asthma with cough" --levels back-off --min-score 0.5
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
@@ -177,7 +179,7 @@ def _predict_to_stream(
 
     model, start = load(model_folder), time.perf_counter()
     with click.open_file(out, "wb") as file:
-        encode = JsonLines(*columns, model.display_names) if columns else _readable(model, options["min_score"])
+        encode = JsonLines(*columns, model.all_names) if columns else _readable(model, options["min_score"])
         output = StreamOutput(file, encode)
         predict_rows(model, source, output, **options)
     if columns is not None or output.written.bad:
@@ -229,14 +231,14 @@ def _encoder(out: str, columns: Columns, model: Model, separator: str) -> JsonLi
     from shortlist.data.read import format_of
 
     if format_of(Path(out)) != "csv":
-        return JsonLines(*columns, model.display_names)
+        return JsonLines(*columns, model.all_names)
     label = next((name for name in model.label_names if separator in name), None)
     if label is not None:
         raise OptionError(
             f"{out}: the label {label!r} contains the separator {separator!r}. Choose another with "
             "--out-label-separator, or write .jsonl."
         )
-    return CsvLines(*columns, model.display_names, separator=separator)
+    return CsvLines(*columns, model.all_names, separator=separator)
 
 
 def _readable(model: Model, min_score: float | None) -> Callable[[list[PredictedRow]], bytes]:
@@ -249,7 +251,7 @@ def _readable(model: Model, min_score: float | None) -> Callable[[list[Predicted
             if not labels and row.problem is None:
                 lines.append(no_labels)
             for label, score in zip(labels, scores, strict=True):
-                name = model.display_names.get(label, label)
+                name = model.all_names.get(label, label)
                 lines.append(f"  {score:6.3f}  {label}" + (f"  {name}" if name != label else ""))
         return "".join(f"{line}\n" for line in lines).encode()
 

@@ -139,6 +139,14 @@ tail_option = click.option(
 )
 
 
+levels_option = click.option(
+    "--levels",
+    type=click.Choice(["leaves", "roll-up", "back-off"]),
+    help="With a hierarchy: only leaves; parents, too, with rolled-up scores; or the most specific label that reaches "
+    "the threshold.",
+)
+
+
 def allow_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --allow and --deny; the command gets None, or a list of entries."""
     what = 'a label, a name, a prefix such as "J45*", or "@NAME" for a list stored with the model. Repeat for several.'

@@ -67,6 +67,7 @@ set_option = click.option(
 @click.option("--ensemble", default=1, show_default=True, help="Number of models whose scores are averaged.")
 @click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
 @click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
+@click.option("--hierarchy", type=click.Path(), help="File of children and parents, which the model then stores.")
 @click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
 @reading_options
 def train(
@@ -78,6 +79,7 @@ def train(
     ensemble: int,
     parallel: int,
     bits: int,
+    hierarchy: str | None,
     reading: dict[str, Any],
     **run_options: Any,
 ) -> None:
@@ -97,6 +99,7 @@ def train(
     """
     from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
+    from shortlist.model.own_labels import hierarchy_for
     from shortlist.recipes import get_recipe
     from shortlist.training.train import train as train_model
 
@@ -109,8 +112,12 @@ def train(
     if "checkpoint_dir" in get_recipe(recipe).option_names:
         options.setdefault("checkpoint_dir", str(checkpoints))
     dataset = read_and_warn(source, part_to_read(source, "train"), reading)
+    levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
     start = time.perf_counter()
     model = train_model(dataset, recipe, ensemble, parallel, published, **options)
+    if levels is not None:
+        inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
+        model.set_hierarchy(levels, dataset.display_names, inclusive)
     model.save(out, bits)
     if options.get("checkpoint_dir") == str(checkpoints):
         # The model is safe now. Another training may have taken the folder since.

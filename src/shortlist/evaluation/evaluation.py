@@ -13,11 +13,13 @@ from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import places_needed, split_pairs, unfiltered, without_pairs
+from shortlist.evaluation.hierarchical import hierarchical
 from shortlist.evaluation.inputs import Aligned, Train, align, convert_predictions, convert_truth, top_k
 from shortlist.evaluation.metrics import (
     DEFAULT_K,
     FAMILIES,
     Hits,
+    PerText,
     Quantile,
     ceilings,
     check_k,
@@ -28,6 +30,7 @@ from shortlist.evaluation.metrics import (
     sort_unique,
 )
 from shortlist.evaluation.overlap import UNKNOWN, Overlap, Unseen, find_leaks
+from shortlist.labels.hierarchy_files import HierarchySource, read_hierarchy
 from shortlist.labels.propensity import propensities
 from shortlist.lazy import sparse
 from shortlist.tables import Table, Tabular, wrapped
@@ -130,6 +133,7 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 0,
     in_order: bool = False,
+    hierarchy: HierarchySource | None = None,
 ) -> Evaluation:
     """Measure ranked predictions against the true labels.
 
@@ -147,6 +151,7 @@ def evaluate(
     a, b          propensity model, see `shortlist.labels.propensities`
     intervals     also estimate 95 % intervals by bootstrap over texts, with `resamples` and `seed`
     in_order      rank predictions with scores as they are listed, not by score: for predictions made with a `tail`
+    hierarchy     also measure hierarchical precision, recall and F1; a `Hierarchy`, a file, or (child, parent) pairs
 
     >>> print(evaluate([["shoes", "hats"]], [["hats"]], k=(1, 2))["P@2"])
     50.0
@@ -209,10 +214,27 @@ def evaluate(
         ceilings={name: 100 * value for name, value in ceilings(hits, ks).items()},
         overlap=overlap,
     )
+    of_levels = {} if hierarchy is None else _hierarchical(ranked, true_labels, aligned, hierarchy, ks)
+    evaluation.values |= {name: 100 * metric.value for name, metric in of_levels.items()}
     if intervals:
-        for name, values in resample(per_text(hits, ks), resamples, seed).items():
+        for name, values in resample(per_text(hits, ks) | of_levels, resamples, seed).items():
             evaluation.intervals[name] = percentile_interval(100 * values)
     return evaluation
+
+
+def _hierarchical(
+    ranked: np.ndarray, truth: Ragged, aligned: Aligned, source: HierarchySource, ks: tuple[int, ...]
+) -> dict[str, PerText]:
+    if aligned.id_of_name is None:
+        raise OptionError("a hierarchy has the names of labels, but predictions and truth have ids: give names")
+    names = list(aligned.id_of_name)
+    hierarchy = read_hierarchy(source, names)
+    if not aligned.id_of_name.keys() & hierarchy.ids.keys():
+        raise DataError(
+            f"the hierarchy has none of the labels that are measured: it has {hierarchy.labels[0]!r:.60} and others, "
+            f"the data {names[0]!r:.60} and others"
+        )
+    return hierarchical(ranked, truth, names, hierarchy, ks)
 
 
 def _prediction_notes(hits: Hits, ranked: np.ndarray) -> list[str]:

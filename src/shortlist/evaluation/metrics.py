@@ -16,7 +16,7 @@ from shortlist.errors import OptionError
 from shortlist.kernels import metrics as kernels
 
 DEFAULT_K = (1, 3, 5)
-FAMILIES = ("P", "N", "PSP", "PSN", "R", "F1", "macro-F1", "coverage")
+FAMILIES = ("P", "N", "PSP", "PSN", "R", "F1", "macro-F1", "coverage", "hP", "hR", "hF1")
 N_QUANTILES = 5
 
 

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from shortlist.errors import OptionError
+from shortlist.labels.hierarchy import Hierarchy
 from shortlist.model.label_lookup import LabelLookup
+from shortlist.model.levels import LabelLevels
 from shortlist.stages.columns import Columns
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.tail import TailRanking
@@ -26,6 +29,7 @@ class ModelAbout:
     thresholds: Thresholds | None
     tail_ranking: TailRanking | None
     lists: Mapping[str, Sequence[str]]
+    hierarchy: Hierarchy | None
     _labels: Sequence[str]
     _display_names: Mapping[str, str] | Sequence[str]
 
@@ -49,6 +53,31 @@ class ModelAbout:
     def labels(self) -> LabelLookup:
         """The labels by what users may call them."""
         return LabelLookup(self.label_names, self.display_names, self.lists)
+
+    @cached_property
+    def levels(self) -> LabelLevels:
+        """The labels and those above them in the hierarchy of the model."""
+        if self.hierarchy is None:
+            raise OptionError(
+                "this model has no hierarchy, so it has no levels. Store one with model.set_hierarchy(…), or "
+                "`shortlist labels hierarchy`."
+            )
+        return LabelLevels(self.hierarchy.numbered(self.label_names), self.n_labels, self.display_names, self.lists)
+
+    @property
+    def all_labels(self) -> list[str]:
+        """The labels, and behind them those that occur in the hierarchy only."""
+        return self.label_names if self.hierarchy is None else self.levels.hierarchy.labels
+
+    @property
+    def all_names(self) -> dict[str, str]:
+        """The display names of `all_labels`, of those that have one."""
+        return self.display_names if self.hierarchy is None else self.levels.display_names
+
+    def forget_lookups(self) -> None:
+        """Forget what was derived from labels, names, lists and the hierarchy: one of them has changed."""
+        for name in ("label_names", "display_names", "labels", "levels"):
+            self.__dict__.pop(name, None)
 
     @property
     def title(self) -> str:
@@ -95,6 +124,7 @@ class ModelAbout:
             "options": self.options,
             "min_score": 0.0 if self.thresholds is None else self.thresholds.min_score,
             "lists": {name: len(labels) for name, labels in self.lists.items()},
+            "hierarchy": None if self.hierarchy is None else len(self.hierarchy.labels),
             "tail": None if self.tail_ranking is None else self.tail_ranking.auto,
         }
         return {**about, **self.facts, **about}  # facts may come from a file, and do not overrule what is so

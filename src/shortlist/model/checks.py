@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from shortlist.errors import OptionError
+from shortlist.model.levels import Levels
 from shortlist.stages.tail import TailRanking
+from shortlist.stages.thresholds import Thresholds
 from shortlist.text.texts import Texts
 
 
@@ -58,6 +60,22 @@ def checked_min_score(min_score: float) -> float:
     if isinstance(min_score, bool) or not isinstance(min_score, int | float) or not 0 <= min_score <= 1:
         raise OptionError(f"min_score is {min_score!r}; expected a score from 0 to 1")
     return float(min_score)
+
+
+def checked_levels(levels: Levels | None, tail: float, thresholds: Thresholds | None) -> Levels | None:
+    """The levels, or an OptionError if they are wrong or do not go with the other options."""
+    if levels is None or levels == "leaves":
+        return levels
+    if levels not in get_args(Levels):
+        raise OptionError(f"levels is {levels!r:.60}; expected {', '.join(map(repr, get_args(Levels)))}, or None")
+    if tail:
+        raise OptionError(f"levels is {levels!r}, which ranks by score: it does not go with a tail")
+    if levels == "back-off" and (thresholds is None or not (thresholds.min_score or thresholds.per_label)):
+        raise OptionError(
+            "levels is 'back-off', which needs a threshold to tell which labels are sure: set min_score, such as 0.5, "
+            "or store a threshold (choose_threshold)"
+        )
+    return levels
 
 
 def checked_tail(tail: float | str, ranking: TailRanking | None) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 from shortlist.arrays import Arrays
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.files import recover_folder, write_folder_atomically, write_safetensors
+from shortlist.labels.hierarchy import Hierarchy
 from shortlist.model.format import (
     CARD,
     CONFIG,
@@ -25,12 +26,14 @@ from shortlist.model.format import (
     DISPLAY_NAMES,
     FORMAT,
     FORMAT_VERSION,
+    HIERARCHY,
     LABELS,
     LISTS,
     README,
     FileFacts,
     ModelConfig,
     StageConfig,
+    StoredHierarchy,
     arrays_of,
     checksum,
     config_checksum,
@@ -80,6 +83,9 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
             _write_strings(beside / DISPLAY_NAMES, [model.display_names.get(label, "") for label in model.label_names])
         if model.lists:
             _write_json(beside / LISTS, model.lists)
+        if model.hierarchy:
+            own = model.hierarchy
+            _write_json(beside / HIERARCHY, StoredHierarchy(own.pairs, own.names, own.inclusive))
         if model.records:
             # Without the times: the same training leaves the same files.
             curves = [{name: value for name, value in record.items() if name != "seconds"} for record in model.records]
@@ -212,7 +218,7 @@ class ModelReader:
             raise self._damaged(f"the examples in {CARD} are not a list of texts")
         self._check_config()
         records = self._json_lines(CURVES) if CURVES in self._contents else []
-        about = calibration, facts, records, thresholds, tail_ranking, self._lists(labels)
+        about = calibration, facts, records, thresholds, tail_ranking, self._lists(labels), self._hierarchy()
         return Model(config.recipe, config.options, pipelines, labels, names, *about)
 
     def _lists(self, labels: Sequence[str]) -> dict[str, list[str]]:
@@ -228,6 +234,15 @@ class ModelReader:
         if unknown:
             raise self._damaged(f"{LISTS} has {min(unknown)!r:.60}, which is not a label")
         return lists
+
+    def _hierarchy(self) -> Hierarchy | None:
+        if HIERARCHY not in self._contents:
+            return None
+        try:
+            stored = msgspec.json.decode(self._content(HIERARCHY), type=StoredHierarchy)
+            return Hierarchy(((HIERARCHY, *pair) for pair in stored.pairs), stored.names, (), stored.inclusive)
+        except (ValueError, RecursionError, DataError) as error:
+            raise self._damaged(f"{HIERARCHY}: {error}") from None
 
     def _stage(self, kind: type[StageType], stage: StageConfig | None, **sizes: int) -> StageType | None:
         """A stage behind the pipelines, if the model has it."""

@@ -22,7 +22,7 @@ from shortlist.text.texts import Texts
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 6
 CONFIG, CARD, CURVES, README = "config.json", "card.json", "metrics.jsonl", "README.md"
-LABELS, DISPLAY_NAMES, LISTS = "labels.txt", "display_names.txt", "lists.json"
+LABELS, DISPLAY_NAMES, LISTS, HIERARCHY = "labels.txt", "display_names.txt", "lists.json", "hierarchy.json"
 # What a file of a model can be called: nothing that could lead elsewhere on any system.
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 MAX_CONFIG_BYTES = 1 << 26
@@ -58,6 +58,14 @@ class ModelConfig(msgspec.Struct):
     tail: StageConfig | None
     files: dict[str, FileFacts]
     xxh3: str = ""  # of everything else
+
+
+class StoredHierarchy(msgspec.Struct):
+    """The content of `hierarchy.json`: see `Hierarchy`."""
+
+    pairs: list[tuple[str, str]]
+    names: dict[str, str]
+    inclusive: bool
 
 
 def identity(folder: Path) -> tuple[int, int] | None:

@@ -86,8 +86,7 @@ def relabelled(
 ) -> Model:
     """A copy of the model with other labels: those `kept`, by default all, and new ones behind them."""
     changed, known = copy(model), set(labels)
-    for cached in ("label_names", "display_names", "labels"):
-        changed.__dict__.pop(cached, None)
+    changed.forget_lookups()
     changed.pipelines, changed._labels = pipelines, labels
     changed._display_names = {label: name for label, name in names.items() if label in known}
     changed.lists = {name: [one for one in own if one in known] for name, own in model.lists.items()}

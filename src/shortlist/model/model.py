@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
-from shortlist.model.about import ModelAbout
 from shortlist.model.checks import (
     checked_inputs,
     checked_k,
+    checked_levels,
     checked_min_score,
     checked_search_effort,
     checked_tail,
     without_nan,
 )
 from shortlist.model.ensemble import best_of_means
-from shortlist.model.label_lookup import LabelChoice, checked_list_name, entries_of
+from shortlist.model.label_lookup import LabelChoice
+from shortlist.model.levels import N_ROLLED_UP, Levels
+from shortlist.model.own_labels import ModelLabels
 from shortlist.model.prediction import Prediction, WordEffect
 from shortlist.odds import log_odds
 from shortlist.stages.allowed import AllowedLabels
@@ -38,6 +41,7 @@ from shortlist.text.texts import Texts
 if TYPE_CHECKING:
     from shortlist.data.dataset import Dataset
     from shortlist.evaluation.thresholds import ThresholdTable
+    from shortlist.labels.hierarchy import Hierarchy
 
 MAX_EXPLAINED_WORDS = 64
 WARM_UP_TEXTS = 8
@@ -49,7 +53,7 @@ TAIL_CANDIDATES = 100
 Tail = float | Literal["auto"]
 
 
-class Model(ModelAbout):
+class Model(ModelLabels):
     """A trained model.
 
     recipe        the name of the recipe that it was trained with
@@ -60,6 +64,7 @@ class Model(ModelAbout):
     thresholds    the scores that labels need where a prediction sets no `min_score`; None: any score will do
     tail_ranking  how rare each label is, for predictions with a `tail`; None: unknown
     lists         named lists of labels for `allow` and `deny`; `store_list` sets them
+    hierarchy     which labels are above which; `set_hierarchy` sets it
     """
 
     def __init__(
@@ -75,12 +80,14 @@ class Model(ModelAbout):
         thresholds: Thresholds | None = None,
         tail_ranking: TailRanking | None = None,
         lists: Mapping[str, Sequence[str]] | None = None,
+        hierarchy: Hierarchy | None = None,
     ) -> None:
         """`display_names`: by label, or one per label in order, empty where there is none."""
         self.recipe, self.options, self.pipelines, self.calibration = recipe, options, pipelines, calibration
         self._labels, self._display_names = label_names, display_names
         self.facts, self.records = facts or {}, records or []
         self.thresholds, self.tail_ranking, self.lists = thresholds, tail_ranking, lists or {}
+        self.hierarchy = hierarchy
 
     def __repr__(self) -> str:
         return f"Model({self.title}, {self.n_labels:,} labels)"
@@ -97,6 +104,7 @@ class Model(ModelAbout):
         tail: Tail = 0.0,
         allow: LabelChoice = None,
         deny: LabelChoice = None,
+        levels: Levels | None = None,
     ) -> list[Prediction]: ...
     @overload
     def predict(
@@ -110,6 +118,7 @@ class Model(ModelAbout):
         tail: Tail = 0.0,
         allow: LabelChoice = None,
         deny: LabelChoice = None,
+        levels: Levels | None = None,
     ) -> list[list[Prediction]]: ...
     def predict(
         self,
@@ -122,6 +131,7 @@ class Model(ModelAbout):
         tail: Tail = 0.0,
         allow: LabelChoice = None,
         deny: LabelChoice = None,
+        levels: Levels | None = None,
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of several; fewer if the model knows no more.
 
@@ -136,14 +146,19 @@ class Model(ModelAbout):
                        probabilities, so they need not fall. "auto": the value that training chose
         allow, deny    labels that may, or must not, be predicted: labels, display names, prefixes such as "J45*", and
                        "@name" for a list that is stored with the model (`store_list`)
+        levels         with a hierarchy (`set_hierarchy`). "leaves": only labels without children. "roll-up": parents,
+                       too, each with the probability that it or a label below it is right. "back-off": the most
+                       specific of these labels that reach the threshold
 
         >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
         [Prediction(label='headphones', score=0.71, name='headphones'), …]
         """
         if isinstance(texts, str):
-            return self.predict([texts], k, threads, min_score, explain, search_effort, tail, allow, deny)[0]
+            return self.predict([texts], k, threads, min_score, explain, search_effort, tail, allow, deny, levels)[0]
         texts = checked_inputs(texts)
-        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail, allow, deny)
+        if explain and levels in ("roll-up", "back-off"):
+            raise OptionError(f"explain is for labels of the model; levels={levels!r} also predicts labels above them")
+        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail, allow, deny, levels)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -165,16 +180,23 @@ class Model(ModelAbout):
         tail: Tail = 0.0,
         allow: LabelChoice = None,
         deny: LabelChoice = None,
+        levels: Levels | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
         inputs, k, search_effort = checked_inputs(inputs), checked_k(k), checked_search_effort(search_effort)
         thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
         tail = checked_tail(tail, self.tail_ranking)
-        allowed = None if allow is None and deny is None else self.labels.allowed(allow, deny)
+        parents = checked_levels(levels, tail, thresholds) in ("roll-up", "back-off")
+        lookup = self.levels.lookup if parents else self.labels
+        allowed = None if allow is None and deny is None else lookup.allowed(allow, deny)
+        if levels == "leaves":
+            allowed = self.levels.only_leaves(allowed)
         with use_cores(threads):
-            n_ranked = max(k, TAIL_CANDIDATES if tail else N_RANKED)
-            ids, raw = self.raw_rank(inputs, n_ranked, search_effort, allowed)
+            n_ranked = max(k, N_ROLLED_UP if parents else TAIL_CANDIDATES if tail else N_RANKED)
+            ids, raw = self.raw_rank(inputs, n_ranked, search_effort, None if parents else allowed)
             scores = self.calibrated(inputs, raw)
+        if parents:
+            return self.levels.best(ids, scores, k, thresholds, allowed, most_specific=levels == "back-off")
         if thresholds is not None:
             ids = np.where(thresholds.passes(ids, scores), ids, -1)
         if tail and self.tail_ranking is not None:
@@ -249,6 +271,9 @@ class Model(ModelAbout):
         ]
 
     def _prediction(self, label_id: int, score: float) -> Prediction:
+        if label_id >= self.n_labels:  # of the hierarchy only
+            label = self.all_labels[label_id]
+            return Prediction(label, score, self.all_names.get(label, label))
         label, names = self._labels[label_id], self._display_names
         if isinstance(names, Mapping):
             return Prediction(label, score, names.get(label, label))
@@ -264,6 +289,7 @@ class Model(ModelAbout):
         min_score: float | None = 0.0,
         allow: LabelChoice = None,
         deny: LabelChoice = None,
+        levels: Levels | None = None,
     ) -> Dataset:
         """Predictions as a data set: the same texts, the predicted labels best first, scores as weights.
 
@@ -273,12 +299,13 @@ class Model(ModelAbout):
         from shortlist.data.dataset import Dataset
 
         inputs = dataset.texts if dataset.features is None else dataset.features
-        ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail, allow, deny)
+        ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail, allow, deny, levels)
         found = ids >= 0
         indptr = counts_to_indptr(found.sum(axis=1))
         weights = None if checked_tail(tail, self.tail_ranking) else scores[found].astype(np.float32)
         labels = Ragged(indptr, ids[found].astype(np.int32), weights)
-        return Dataset(dataset.texts, labels, self.label_names, self.display_names)
+        names = (self.all_labels, self.all_names) if levels else (self.label_names, self.display_names)
+        return Dataset(dataset.texts, labels, *names)
 
     def choose_threshold(
         self,
@@ -319,44 +346,6 @@ class Model(ModelAbout):
 
         goal = Goal(precision, coverage, cost_wrong, cost_missing, guarantee)
         return choose_and_store(self, data, goal, per_label, checked_k(k), threads)
-
-    def add_labels(self, names: Mapping[str, str] | Iterable[str]) -> Model:
-        """A new model with further labels, {label: name}, which can be predicted by their names at once.
-
-        This model stays as it is, and so does all that the new one knows about the other labels.
-
-        >>> model = model.add_labels({"J45.9": "Asthma, unspecified"})  # doctest: +SKIP
-        """
-        from shortlist.model.labelling import add_labels
-
-        return add_labels(self, names)
-
-    def remove_labels(self, labels: Iterable[str] | str) -> Model:
-        """A new model without these labels, which are given as in `allow`."""
-        from shortlist.model.labelling import remove_labels
-
-        return remove_labels(self, labels)
-
-    def rename_labels(self, names: Mapping[str, str]) -> Model:
-        """A new model with other display names, {label: name}. What was learnt stays as it is."""
-        from shortlist.model.labelling import rename_labels
-
-        return rename_labels(self, names)
-
-    def store_list(self, name: str, labels: LabelChoice) -> None:
-        """Store a list of labels under a name: from then on, `allow` and `deny` take it as "@name". None removes it.
-
-        labels  as in `allow`: labels, display names, prefixes, other lists
-
-        >>> model.store_list("asthma", "J45*")  # doctest: +SKIP
-        >>> model.predict("wheezing", allow="@asthma")  # doctest: +SKIP
-        """
-        lists = {other: own for other, own in self.lists.items() if other != checked_list_name(name)}
-        if labels is not None:
-            ids = sorted(set(self.labels.find(entries_of(labels, name), name)))
-            lists[name] = [self.label_names[i] for i in ids]
-        self.lists = lists
-        self.__dict__.pop("labels", None)  # which remembers what was allowed before
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""

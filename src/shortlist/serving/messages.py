@@ -54,6 +54,11 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
              '"@name" for a list that is stored with the model. Null allows all.'),
     ] = None  # fmt: skip
     deny: Annotated[list[str] | None, Meta(description="These labels are not predicted; as `allow`.")] = None
+    levels: Annotated[
+        Literal["leaves", "roll-up", "back-off"] | None,
+        Meta(description='For models with a hierarchy. "leaves": only labels without children. "roll-up": parents, '
+             'too, with rolled-up scores. "back-off": the most specific labels that reach the threshold.'),
+    ] = None  # fmt: skip
 
 
 class Word(msgspec.Struct):
@@ -101,6 +106,7 @@ class ModelCard(msgspec.Struct):
     n_columns: Annotated[int | None, Meta(description="The number of features, if the model takes features.")]
     options: Annotated[dict[str, Any], Meta(description="The options of the recipe.")]
     min_score: Annotated[float, Meta(description="The model's threshold; 0 if it has none.")]
+    hierarchy: Annotated[int | None, Meta(description="The number of labels in its hierarchy; null without one.")]
     tail: Annotated[float | None, Meta(description='What "auto" means for `tail`; null if nothing was chosen.')]
     created: Annotated[str, Meta(description="When it was saved.")] | UnsetType = UNSET
     size_bytes: Annotated[int, Meta(description="The size of the model folder.")] | UnsetType = UNSET

@@ -46,7 +46,7 @@ class PredictEndpoint:
             texts = fitting(inputs, self.served.model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
             allow, deny = (None if labels is None else tuple(labels) for labels in (request.allow, request.deny))
-            options = request.min_score, request.explain, effort, request.tail, allow, deny
+            options = request.min_score, request.explain, effort, request.tail, allow, deny, request.levels
             call = PredictCall(self.served.model, self.served.threads, int(request.k), *options)
             self.limits.check_texts(texts)
             n_scored = len(texts)

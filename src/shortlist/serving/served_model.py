@@ -15,6 +15,7 @@ import msgspec
 from shortlist.data.feature_rows import FeatureRow, stack_rows
 from shortlist.model import Model, Prediction, Tail, load
 from shortlist.model.format import CONFIG
+from shortlist.model.levels import Levels
 from shortlist.serving.problems import busy
 
 WATCH_SECONDS = 1.0
@@ -35,12 +36,13 @@ class PredictCall(msgspec.Struct, frozen=True):
     tail: Tail
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
+    levels: Levels | None = None
 
     def __call__(self, texts: list[Any]) -> list[list[Prediction]]:
         inputs = stack_rows(texts) if isinstance(texts[0], FeatureRow) else texts
         return self.model.predict(inputs, self.k, self.threads, min_score=self.min_score, explain=self.explain,
                                   search_effort=self.search_effort, tail=self.tail, allow=self.allow,
-                                  deny=self.deny)  # fmt: skip
+                                  deny=self.deny, levels=self.levels)  # fmt: skip
 
 
 class ServedModel:

@@ -1,0 +1,148 @@
+"""`Hierarchy`: which label is a kind of which. A label may have several parents, as in GND, YSO and HPO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.errors import DataError
+
+# The share of parents that texts have as labels, too, if they have all of them but for some mistakes.
+MIN_INCLUSIVE = 0.9
+
+# Where a pair was found, for messages; child; parent.
+Place = tuple[str, str, str]
+
+
+class Hierarchy:
+    """Labels and their parents, without cycles.
+
+    labels     all labels of the hierarchy, whether or not a model has them
+    parents    the positions of each label's parents
+    names      display names, {label: name}, as far as the source has any
+    inclusive  whether texts that have a label also have its parents as labels
+
+    >>> hierarchy = Hierarchy([("", "J45.0", "J45"), ("", "J45", "J00-J99")])
+    >>> [hierarchy.labels[i] for i in hierarchy.ancestors.row(0)]
+    ['J45.0', 'J45', 'J00-J99']
+    """
+
+    def __init__(
+        self,
+        places: Iterable[Place],
+        names: Mapping[str, str] | None = None,
+        labels: Iterable[str] = (),
+        inclusive: bool = False,
+    ) -> None:
+        """`labels` are numbered first, in this order, whether or not they have parents or children."""
+        ids = {label: i for i, label in enumerate(labels)}
+        wheres: dict[tuple[int, int], str] = {}
+        for where, child, parent in places:
+            if child == parent:
+                raise DataError(f"{where}: {child!r:.80} is its own parent. Remove the line.")
+            pair = ids.setdefault(child, len(ids)), ids.setdefault(parent, len(ids))
+            wheres.setdefault(pair, where)
+        parents: list[list[int]] = [[] for _ in ids]
+        for one, other in wheres:
+            parents[one].append(other)
+        self.labels, self.inclusive = list(ids), inclusive
+        self.parents = Ragged.from_lists(parents)
+        self.names = {label: name for label, name in (names or {}).items() if label in ids and name}
+        self._parents_first = _parents_first(parents)
+        if len(self._parents_first) < len(ids):
+            cycle = _cycle(parents, self._parents_first)
+            path = " → ".join(repr(self.labels[i])[:80] for i in cycle)
+            raise DataError(
+                f"{wheres[cycle[0], cycle[1]]}: the hierarchy has a cycle, {path}. Remove one of its lines."
+            )
+
+    def __repr__(self) -> str:
+        return f"Hierarchy({len(self.labels):,} labels, {len(self.parents.values):,} parents)"
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @cached_property
+    def ancestors(self) -> Ragged:
+        """The positions of each label itself, which comes first, and of all its ancestors, each once."""
+        found: list[list[int]] = [[] for _ in self.labels]
+        for i in self._parents_first:
+            above = dict.fromkeys(other for parent in self.parents.row(i).tolist() for other in found[parent])
+            found[i] = [i, *above]
+        return Ragged.from_lists(found)
+
+    @cached_property
+    def is_leaf(self) -> np.ndarray:
+        """Which labels have no children."""
+        return np.bincount(self.parents.values, minlength=len(self.labels)) == 0
+
+    @cached_property
+    def root(self) -> int | None:
+        """The one label above all others; None if there are several without a parent."""
+        roots = np.flatnonzero(self.parents.counts == 0)
+        return int(roots[0]) if len(roots) == 1 else None
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each child with each of its parents."""
+        rows = zip(self.parents.row_ids.tolist(), self.parents.values.tolist(), strict=True)
+        return [(self.labels[child], self.labels[parent]) for child, parent in rows]
+
+    def numbered(self, labels: Iterable[str]) -> Hierarchy:
+        """The same hierarchy with these labels first, so that their positions are the ids of a model."""
+        return Hierarchy((("the hierarchy", *pair) for pair in self.pairs), self.names, labels, self.inclusive)
+
+    def is_inclusive(self, rows: Ragged, labels: Sequence[str]) -> bool:
+        """Whether texts with these labels (positions in `labels`) nearly always have the parents among them, too."""
+        above = self.numbered(labels)
+        own = above.parents.take(rows.values)
+        is_label = own.values < len(labels)
+        texts = np.repeat(rows.row_ids, own.counts)[is_label]
+        wanted = texts * len(labels) + own.values[is_label]
+        has = np.isin(wanted, rows.row_ids * len(labels) + rows.values)
+        return len(has) > 0 and float(has.mean()) >= MIN_INCLUSIVE
+
+
+def hierarchy_of_pairs(pairs: Iterable[Sequence[str]] | Mapping[str, str | Iterable[str]]) -> Hierarchy:
+    """A hierarchy from (child, parent) pairs, or from {child: parent} or {child: [parents]}."""
+    places = []
+    for number, pair in enumerate(_pairs_of(pairs) if isinstance(pairs, Mapping) else pairs, 1):
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(one, str) and one.strip() for one in pair):
+            raise DataError(f"pair {number} of the hierarchy is {pair!r:.80}; expected (child, parent), two labels.")
+        places.append((f"pair {number} of the hierarchy", pair[0].strip(), pair[1].strip()))
+    if not places:
+        raise DataError("the hierarchy is empty; expected (child, parent) pairs.")
+    return Hierarchy(places)
+
+
+def _pairs_of(parents: Mapping[str, str | Iterable[str]]) -> list[tuple[str, str]]:
+    return [(child, p) for child, own in parents.items() for p in ([own] if isinstance(own, str) else own)]
+
+
+def _parents_first(parents: list[list[int]]) -> list[int]:
+    """All labels so that parents come before their children; those in or below a cycle are left out."""
+    children: list[list[int]] = [[] for _ in parents]
+    for child, own in enumerate(parents):
+        for parent in own:
+            children[parent].append(child)
+    missing = [len(own) for own in parents]
+    order = [i for i, n in enumerate(missing) if n == 0]
+    for parent in order:  # which grows
+        for child in children[parent]:
+            missing[child] -= 1
+            if missing[child] == 0:
+                order.append(child)
+    return order
+
+
+def _cycle(parents: list[list[int]], in_order: list[int]) -> list[int]:
+    """A cycle among the labels that are not in order; each of them has a parent that is not, either."""
+    rest = set(range(len(parents))).difference(in_order)
+    path = [min(rest)]
+    while len(set(path)) == len(path):
+        path.append(next(parent for parent in parents[path[-1]] if parent in rest))
+    return path[path.index(path[-1]) :]
