@@ -234,7 +234,18 @@ def kernel_calls(rng):
     yield label_rows.cluster_step, (*step, empty(6, n, d), empty(6, kind=np.float64))
     yield (
         reranker.learn_labels,
-        (*texts, floats(len(texts[1])), 20, *by_label, np.arange(0, 51, 5), rate, rate, room, *learnt),
+        (
+            *texts,
+            floats(len(texts[1])),
+            20,
+            *by_label,
+            np.zeros(0, "f4"),
+            np.arange(0, 51, 5),
+            rate,
+            rate,
+            room,
+            *learnt,
+        ),
     )
     pages = (label_starts, 1, label_words.astype(np.uint16), floats(len(label_words)), ones, ones)
     yield reranker.score_candidates, (*texts, floats(len(texts[1])), *pages, ids(labels, n, 6), empty(n, 6))

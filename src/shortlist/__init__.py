@@ -28,6 +28,7 @@ _MODULES = {
     "shortlist.text": ("Tokenizer", "Vocabulary"),
     "shortlist.training.cross_validation": ("cross_validate",),
     "shortlist.training.train": ("train",),
+    "shortlist.training.update": ("update",),
 }
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "register",
     "split",
     "train",
+    "update",
 ]
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from shortlist.text import Tokenizer, Vocabulary
     from shortlist.training.cross_validation import cross_validate
     from shortlist.training.train import train
+    from shortlist.training.update import update
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ COMMANDS = {
     "data": "shortlist.cli.data",
     "train": "shortlist.cli.train",
     "predict": "shortlist.cli.predict",
+    "update": "shortlist.cli.update",
     "labels": "shortlist.cli.labels",
     "evaluate": "shortlist.cli.evaluate",
     "threshold": "shortlist.cli.threshold",
@@ -78,6 +79,8 @@ def shortlist() -> None:
     shortlist data split pairs.jsonl parts/      split it into training and test parts
     shortlist train parts/ --out model/          train a model
     shortlist evaluate model/ parts/             evaluate it on the test part
+    shortlist update model/ new.jsonl --out model2/
+                                                 let it learn from further texts
     shortlist threshold model/ parts/ --precision 0.9
                                                  choose when it should answer
     shortlist report model/ parts/               write a report on its strengths and weaknesses

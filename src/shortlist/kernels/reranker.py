@@ -44,8 +44,10 @@ def texts_of_labels(candidates, labels_indptr, labels, n_labels):
 
 
 @kernel(error_model="numpy")
-def learn_label(indptr, words, values, texts, right, cost, seed, weights):
+def learn_label(indptr, words, values, texts, right, before, cost, seed, weights):
     """Learn one label: adds its weights to `weights` (zero at first) and returns its bias.
+
+    `before` are the scores that the texts have already, if any: then only what must be added to them is learnt.
 
     A linear support vector machine with squared hinge loss, solved in the dual by coordinate descent with shrinking,
     as in LIBLINEAR: texts far on the right side are set aside until the others have converged.
@@ -69,7 +71,7 @@ def learn_label(indptr, words, values, texts, right, cost, seed, weights):
             i = order[place]
             sign = np.float32(1) if right[i] else np.float32(-1)
             begin, end = indptr[texts[i]], indptr[texts[i] + 1]
-            score = bias
+            score = bias + before[i] if len(before) else bias
             for p in range(begin, end):
                 score += weights[words[p]] * values[p]
             slope = sign * score - 1 + alphas[i] * diagonal
@@ -106,7 +108,7 @@ def _shuffle(order, n, state):
 
 
 def learn_labels(
-    indptr, words, values, n_words, starts, texts, right, cuts, cost, least, room, found, out, weights_out
+    indptr, words, values, n_words, starts, texts, right, before, cuts, cost, least, room, found, out, weights_out
 ):
     """Learn the labels `cuts[0]` to `cuts[-1]`, each share between two cuts on its own; returns the biases.
 
@@ -115,8 +117,9 @@ def learn_labels(
     """
     biases = np.zeros(cuts[-1] - cuts[0], np.float32)
     _learn_shares(
-        indptr, words, values, n_words, starts, texts, right, cuts, cost, least, room, found, out, weights_out, biases
-    )
+        indptr, words, values, n_words, starts, texts, right, before, cuts, cost, least, room, found, out, weights_out,
+        biases,
+    )  # fmt: skip
     return biases
 
 
@@ -131,6 +134,7 @@ def _learn_shares(
     starts,
     texts,
     right,
+    before,
     cuts,
     cost,
     least,
@@ -143,7 +147,7 @@ def _learn_shares(
     weights = np.zeros(n_words, np.float32)
     for label in range(cuts[begin], cuts[end]):
         own, at = slice(starts[label], starts[label + 1]), label - cuts[0]
-        biases[at] = learn_label(indptr, words, values, texts[own], right[own], cost, label, weights)
+        biases[at] = learn_label(indptr, words, values, texts[own], right[own], before[own], cost, label, weights)
         filled = room[at]
         for text in texts[own]:
             for p in range(indptr[text], indptr[text + 1]):

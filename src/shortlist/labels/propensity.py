@@ -33,5 +33,21 @@ def propensities(label_frequencies: Any, n_texts: int, a: float = 0.55, b: float
     if b <= 0:
         raise OptionError(f"the propensity option b must be positive, not {b}; the usual value is 1.5")
     frequencies = np.asarray(label_frequencies, dtype=np.float64)
-    c = max(np.log(max(n_texts, 1)) - 1, 0.0) * (b + 1) ** a
-    return 1 / (1 + c * (frequencies + b) ** -a)
+    return 1 / (1 + _factor(n_texts, a, b) * (frequencies + b) ** -a)
+
+
+def frequencies_of(propensities: Any, n_texts: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
+    """The number of training texts of each label again, from its propensity; 0 where all propensities are 1.
+
+    >>> frequencies_of(propensities([1, 10, 1000], n_texts=10_000), n_texts=10_000).tolist()
+    [1, 10, 1000]
+    """
+    odds = 1 / np.asarray(propensities, np.float64) - 1
+    factor = _factor(n_texts, a, b)
+    if not factor:
+        return np.zeros(len(odds), np.int64)
+    return np.rint(np.maximum((np.maximum(odds, 1e-9) / factor) ** (-1 / a) - b, 0)).astype(np.int64)
+
+
+def _factor(n_texts: int, a: float, b: float) -> float:
+    return max(float(np.log(max(n_texts, 1))) - 1, 0.0) * (b + 1) ** a

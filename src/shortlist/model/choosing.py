@@ -40,6 +40,7 @@ def choose_and_store(
     in_use = table.with_own or table.chosen
     model.facts["threshold"] = {
         "goal": str(goal),
+        "options": {name: value for name, value in vars(goal).items() if value is not None},
         "k": k,
         "texts": table.n_texts,
         "answered": round(in_use.answered.value, 4),

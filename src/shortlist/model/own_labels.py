@@ -1,9 +1,9 @@
-"""The part of `Model` that changes its labels: they come and go, and have lists and a hierarchy. Nothing is trained."""
+"""The part of `Model` that changes its labels: they come and go, learn, and have lists and a hierarchy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from shortlist.errors import OptionError
 from shortlist.labels.hierarchy import Hierarchy
@@ -40,6 +40,19 @@ class ModelLabels(ModelAbout):
         from shortlist.model.labelling import rename_labels
 
         return rename_labels(cast("Model", self), names)
+
+    def update(self, data: Any, replay: Any = None, threads: int | None = None, seed: int = 0) -> Model:
+        """A new model that has learnt from further texts. New labels are added; only labels of these texts change.
+
+        data    a `Dataset`, or anything that `shortlist.read` reads. A label with a weight of 0 or less is wrong for
+                its text: {"text": "…", "labels": {"J45": 1, "J20": 0}}
+        replay  the old data, or some of it: a sample is learnt from again, so that less is forgotten
+
+        >>> model = model.update("new.jsonl", replay="old.jsonl")  # doctest: +SKIP
+        """
+        from shortlist import update  # not from the module: models are below training
+
+        return update(cast("Model", self), data, replay, threads, seed)
 
     def store_list(self, name: str, labels: LabelChoice) -> None:
         """Store a list of labels under a name: from then on, `allow` and `deny` take it as "@name". None removes it.

@@ -78,6 +78,10 @@ class AllLabels(CandidateStage):
     def __init__(self, arrays: Arrays | None = None, config: dict[str, Any] | None = None) -> None:
         super().__init__(arrays or {}, config)
 
+    @property
+    def learns_on(self) -> bool:
+        return True
+
     def find(self, features: Any, n_searched: int) -> Candidates:
         return Candidates()
 
@@ -282,6 +286,10 @@ class NearestLabels(CandidateStage):
     @property
     def n_searched_in_training(self) -> int:
         return self._centres.n_searched_in_training
+
+    @property
+    def learns_on(self) -> bool:
+        return isinstance(self._centres, CellIndex) and self._texts is None
 
     def find(self, features: np.ndarray, n_searched: int) -> Candidates:
         n_centres = self._centres_for(self._n_nearest)

@@ -102,6 +102,10 @@ class RowClassifier(Classifier):
         blend = {} if self.blend is None else {"blend": asdict(self.blend)}  # type: ignore[call-overload]
         return {**({"unit_features": True} if self._unit else {}), **blend}
 
+    @property
+    def learns_on(self) -> bool:
+        return self._order is None
+
     def best(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
         if candidates.ids is not None:
             return best_of(candidates.ids, self._log_odds(features, candidates.ids, candidates.evidence), k)
@@ -290,6 +294,10 @@ class SparseClassifier(Classifier):
             "weights": by_feature.data.astype(np.float32),
         }
         return SparseClassifier(arrays, {"n_labels": rows.shape[0]})
+
+    @property
+    def learns_on(self) -> bool:
+        return True
 
     def best(self, features: sparse.csr_array, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
         k = min(k, max(self.n_labels, 1))

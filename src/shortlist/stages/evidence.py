@@ -82,6 +82,15 @@ def remember_more(arrays: Arrays, texts: Sequence[str], labels: Ragged, tokenize
     return {"taught.hashes": hashes, "taught.indptr": indptr, "taught.labels": values.astype(np.int32)}
 
 
+def forget(arrays: Arrays, texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -> Arrays:
+    """The arrays of `remember_texts` without these labels of texts with the same words."""
+    hashes, own = arrays["taught.hashes"], Ragged(arrays["taught.indptr"], arrays["taught.labels"])
+    forgotten = set(zip(hashes_of(texts, tokenizer)[labels.row_ids].tolist(), labels.values.tolist(), strict=True))
+    known = zip(hashes[own.row_ids].tolist(), own.values.tolist(), strict=True)
+    own = own.keep(np.fromiter((pair not in forgotten for pair in known), bool, len(own.values)))
+    return {"taught.hashes": hashes, "taught.indptr": own.indptr, "taught.labels": own.values}
+
+
 def nothing_taught() -> Arrays:
     """The arrays of `remember_texts` without a text."""
     return remember_texts([], Ragged.from_lists([]), Tokenizer())

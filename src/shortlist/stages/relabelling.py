@@ -136,17 +136,17 @@ def append_rows(stage: RowClassifier, new: NewLabels) -> RowClassifier:
 def keep_sparse(stage: SparseClassifier, new_id: np.ndarray) -> SparseClassifier:
     arrays = stage.arrays()
     index = Ragged(arrays["indptr"], new_id[arrays["labels"]], arrays["weights"])
-    return _sparse_of(index.keep(index.values >= 0), int((new_id >= 0).sum()))
+    return sparse_of(index.keep(index.values >= 0), int((new_id >= 0).sum()))
 
 
 def append_sparse(stage: SparseClassifier, new: NewLabels) -> SparseClassifier:
     arrays, by_feature = stage.arrays(), sparse.csr_array(new.features.T)
     index = Ragged(arrays["indptr"], arrays["labels"], arrays["weights"])
     added = Ragged(by_feature.indptr.astype(np.int64), by_feature.indices + stage.n_labels, by_feature.data)
-    return _sparse_of(_side_by_side(index, added), stage.n_labels + len(new))
+    return sparse_of(side_by_side(index, added), stage.n_labels + len(new))
 
 
-def _sparse_of(index: Ragged, n_labels: int) -> SparseClassifier:
+def sparse_of(index: Ragged, n_labels: int) -> SparseClassifier:
     assert index.weights is not None
     arrays = {
         "indptr": index.indptr,
@@ -192,7 +192,7 @@ def append_words(stage: Reranker, new: NewLabels) -> Reranker:
     labels["frequencies"] = np.append(arrays["frequencies"], np.zeros(len(new), np.float32))
     own, more = (Ragged(a["starts"], a["words"], a["weights"]) for a in (arrays, added))
     of_names = index_names(new.names)
-    names = _side_by_side(
+    names = side_by_side(
         Ragged(arrays["names.indptr"], arrays["names.labels"], arrays["names.weights"]),
         Ragged(of_names["names.indptr"], of_names["names.labels"] + stage.n_labels, of_names["names.weights"]),
     )
@@ -219,7 +219,7 @@ def _taught(labels: Ragged) -> Arrays:
     return {"taught.indptr": labels.indptr, "taught.labels": labels.values.astype(np.int32)}
 
 
-def _side_by_side(first: Ragged, second: Ragged) -> Ragged:
+def side_by_side(first: Ragged, second: Ragged) -> Ragged:
     """Rows of the first, each followed by the same row of the second."""
     both = Ragged.concatenate([first, second])
     order = np.argsort(np.append(first.row_ids, second.row_ids), kind="stable")

@@ -139,6 +139,10 @@ class Reranker(Stage):
         """The same with some arrays replaced."""
         return Reranker({**self._arrays, **arrays}, self.config(), self.features.words, self.subwords)
 
+    @property
+    def learns_on(self) -> bool:
+        return True
+
     def gather(self, texts: Any, word_ids: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
         """What is known about the candidates (texts × K ids, -1 for none), and about up to `n_more` further ones."""
         taught = Ragged.empty(len(ids))

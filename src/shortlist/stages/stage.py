@@ -34,6 +34,11 @@ class Stage:
         """Everything small, as JSON would hold it."""
         return self._config
 
+    @property
+    def learns_on(self) -> bool:
+        """Whether labels can learn from further texts (`Model.update`) while all others stay as they are."""
+        return False
+
     def files(self) -> dict[str, bytes]:
         """The contents of its own files, by name."""
         return {}

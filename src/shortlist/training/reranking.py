@@ -231,6 +231,7 @@ def learn_word_weights(
     C: float = 0.5,
     min_weight: float | None = None,
     title: str = "re-ranker",
+    before: np.ndarray | None = None,
 ) -> Arrays:
     """Learn to tell the labels of each text from its other candidates. The arrays of a re-ranker, without idf.
 
@@ -239,6 +240,8 @@ def learn_word_weights(
     C           inverse regularisation
     min_weight  drop weights that are nearer to 0 (None: than `MIN_WEIGHT`)
     title       of the progress bar
+    before      scores that the candidates have already: only what must be added to them is learnt. The labels of each
+                text must then be among its candidates, and none may occur twice
 
     Each label is learnt on its own, so the result does not depend on the number of threads.
     """
@@ -249,6 +252,10 @@ def learn_word_weights(
     arrays = (features.indptr.astype(np.int64), features.indices.astype(np.int32), features.data)
     candidates = np.ascontiguousarray(candidates, np.int32)
     starts, texts, hits = texts_of_labels(candidates, labels.indptr, labels.values, n_labels)
+    scores = np.zeros(0, np.float32)
+    if before is not None:  # in the order of `texts`
+        there = candidates >= 0
+        scores = before[there][np.argsort(candidates[there], kind="stable")]
     words_before = np.append(0, np.cumsum(np.diff(arrays[0])[texts]))[starts]  # seen by all labels before each
     learnt: list[tuple[np.ndarray, ...]] = []
     with Progress(title, n_labels, "labels") as progress:
@@ -262,7 +269,7 @@ def learn_word_weights(
             room = words_before[begin : end + 1] - words_before[begin]
             n_found = np.zeros(end - begin, np.int64)
             words, weights = np.empty(room[-1], np.int32), np.empty(room[-1], np.float32)
-            problem = (features.shape[1], starts, texts, hits, cuts, np.float32(C), np.float32(min_weight))
+            problem = (features.shape[1], starts, texts, hits, scores, cuts, np.float32(C), np.float32(min_weight))
             biases = learn_labels(*arrays, *problem, room, n_found, words, weights)
             position = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
             kept = position < np.repeat(n_found, np.diff(room))

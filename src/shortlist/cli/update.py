@@ -1,0 +1,60 @@
+"""`shortlist update`: let a model learn from further texts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("source")
+@click.option(
+    "--out", required=True, type=click.Path(), help="Folder of the new model; MODEL itself is replaced in one move."
+)
+@click.option("--replay", help="The old data, or some of it: a sample is learnt from again, so that less is forgotten.")
+@click.option("--threads", type=int, help="Number of threads; all cores by default.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples.")
+@reading_options
+def update(
+    model: str, source: str, out: str, replay: str | None, threads: int | None, seed: int, reading: dict[str, Any]
+) -> None:
+    """Let MODEL learn from the texts of SOURCE, and write the new model.
+
+    Only the labels of these texts change; labels that are new are added. All else stays as it is, bit for bit. A label
+    with a weight of 0 is wrong for its text, as in files of `shortlist serve --feedback`.
+
+    \b
+    shortlist update model/ new.jsonl --out model2/
+    shortlist update model/ new.jsonl --replay old.jsonl --out model/
+    """
+    from shortlist.model import load
+    from shortlist.model.folder import check_replaceable
+
+    check_replaceable(Path(out))
+    loaded = load(model)
+    new = read_and_warn(source, part_to_read(source, "train"), reading)
+    old = None if replay is None else read_and_warn(replay, part_to_read(replay, "train"), reading)
+    start = time.perf_counter()
+    changed = loaded.update(new, old, threads, seed)
+    changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so
+    about = changed.facts["updates"][-1]
+    seconds = time.perf_counter() - start
+    click.echo(
+        f"{out}: learnt from {about['texts']:,} texts in {seconds:.1f} s; {about['new_labels']:,} new labels, "
+        f"{changed.n_labels:,} in all.",
+        err=True,
+    )
+    if "P@1" in about:
+        click.echo(
+            f"P@1 on {about['held_out_texts']:,} new texts, which were held out at first: {about['P@1_before']} before "
+            f"the update, {about['P@1']} after it. Calibration {about['calibration']}.",
+            err=True,
+        )
+    else:
+        click.echo("Too few new texts to hold some out: calibration and threshold stay as they are.", err=True)

@@ -1,0 +1,217 @@
+"""A trained pipeline learns on: from new texts, some labels get other centres, rows and words. The others stay.
+
+The encoder stays as it is, so a label can learn on its own. Each stage starts from what it has: centres are running
+means, rows take further steps, and the re-ranker learns what must be added to the scores that its words give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.kernels.candidates import join_shortlists
+from shortlist.labels.centroids import label_centroids, normalize_rows, texts_by_label
+from shortlist.lazy import sparse
+from shortlist.stages.candidates import NearestLabels
+from shortlist.stages.classifier import RowClassifier, SparseClassifier
+from shortlist.stages.evidence import forget, remember_more
+from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
+from shortlist.stages.replacing import (
+    centres_of,
+    replace_centres,
+    replace_label_rows,
+    replace_sparse,
+    replace_words,
+    sparse_rows_of,
+    unpaged,
+    words_of,
+)
+from shortlist.stages.reranker import Reranker
+from shortlist.text import Vocabulary
+from shortlist.training.batches import DenseBatches, ShortlistBatches, epoch_batches
+from shortlist.training.label_rows import LabelRows, RowOptions
+from shortlist.training.reranking import MIN_WEIGHT, learn_word_weights
+
+# Chosen on validation texts: docs/lab-book.md.
+N_EPOCHS, LEARNING_RATE, BATCH_SIZE, N_RANDOM = 3, 0.002, 64, 50
+WORD_POWER = 0.5  # of the share of a label's texts that are new
+N_NEAR = 100  # labels per text that are told apart, where the candidate stage finds none
+MIN_CHANGE = 0.02  # smaller changes of the weight of a word are dropped
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What is learnt from.
+
+    inputs    new texts, or rows of features, and replayed ones behind them
+    labels    the labels of each
+    wrong     labels that a person has called wrong, of each
+    n_new     how many are new
+    counts    the number of texts that every label had before
+    n_known   the number of labels before; those behind it are new
+    options   options of the model
+    """
+
+    inputs: Any
+    labels: Ragged
+    wrong: Ragged
+    n_new: int
+    counts: np.ndarray
+    n_known: int
+    options: dict[str, Any]
+
+    @property
+    def learning(self) -> np.ndarray:
+        """The labels that learn: those of new texts, right or wrong."""
+        return np.union1d(self.labels[: self.n_new].values, self.wrong.values)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """For each label that learns, the share of its texts that are new."""
+        learning, n_labels = self.learning, len(self.counts)
+        new = Ragged.concatenate([self.labels[: self.n_new], self.wrong[: self.n_new]])
+        n_new = np.bincount(new.values, minlength=n_labels)[learning]
+        return (n_new / (n_new + self.counts[learning])).astype(np.float32)
+
+    def compact(self, ids: np.ndarray) -> np.ndarray:
+        """Where these labels are among those that learn; -1 for all others."""
+        learning = self.learning
+        places = np.minimum(np.searchsorted(learning, ids), len(learning) - 1)
+        return np.where(learning[places] == ids, places, -1).astype(np.int32)
+
+
+def learn_on(pipeline: Pipeline, lesson: Lesson) -> Pipeline:
+    """The pipeline after the lesson."""
+    texts, words, read = pipeline._read(lesson.inputs)
+    features = pipeline.encoder.encode(read)
+    classifier, reranker = pipeline.classifier, pipeline.reranker
+    n_best = reranker.n_candidates if reranker is not None else N_NEAR
+
+    def candidates(block: Any) -> Ranking:
+        found = pipeline.candidates.find(block, pipeline.candidates.n_searched)
+        best, _ = classifier.best(block, found, n_best)
+        return best if found.ids is None else found.ids, best
+
+    near, best = in_blocks(candidates, features)
+    changed = replace(pipeline)
+    if isinstance(pipeline.candidates, NearestLabels):
+        changed.candidates = learn_centres(pipeline.candidates, features, lesson)
+    if isinstance(classifier, RowClassifier):
+        changed.classifier = learn_rows(classifier, features, near, lesson)
+    elif isinstance(classifier, SparseClassifier):
+        changed.classifier = learn_centroids(classifier, features, lesson)
+    if isinstance(reranker, Reranker):
+        changed.reranker = learn_words(reranker, texts, words, best, lesson)
+        if isinstance(pipeline.vocabulary, Vocabulary):
+            changed.reranker = remember(changed.reranker, texts, lesson, pipeline.vocabulary)
+    return changed
+
+
+def sums(lesson: Lesson, features: np.ndarray) -> np.ndarray:
+    """The sum of the directions of the new texts of each label that learns."""
+    new = lesson.labels[: lesson.n_new]
+    own = Ragged(new.indptr, lesson.compact(new.values))
+    return texts_by_label(own, len(lesson.learning)) @ normalize_rows(features[: lesson.n_new])
+
+
+def learn_centres(stage: NearestLabels, features: np.ndarray, lesson: Lesson) -> NearestLabels:
+    """The mean of old and new directions. The name of a new label counts as one text."""
+    learning = lesson.learning
+    centres = centres_of(stage, learning) * np.maximum(lesson.counts[learning], 1)[:, None]
+    return replace_centres(stage, learning, centres + sums(lesson, features))
+
+
+def learn_centroids(stage: SparseClassifier, features: sparse.csr_array, lesson: Lesson) -> SparseClassifier:
+    """The same for sparse centroids."""
+    learning, new = lesson.learning, lesson.labels[: lesson.n_new]
+    before = sparse_rows_of(stage, learning)
+    counts = np.concatenate([np.maximum(lesson.counts[learning], 1), np.ones(lesson.n_new)]).astype(np.float32)
+    own = [[i] for i in range(len(learning))]
+    labels = Ragged.concatenate([Ragged.from_lists(own), Ragged(new.indptr, lesson.compact(new.values))])
+    weighted = Ragged(labels.indptr, labels.values, counts[labels.row_ids])
+    both = sparse.vstack([before, features[: lesson.n_new]], format="csr")
+    return replace_sparse(stage, learning, label_centroids(both, weighted, len(learning)))
+
+
+def learn_rows(stage: RowClassifier, features: np.ndarray, near: np.ndarray, lesson: Lesson) -> RowClassifier:
+    """Rows take further steps, on the labels of each text, its candidates, and some random labels that learn, too.
+
+    A row moves by the share of its texts that are new: what was learnt from many texts stays nearly as it is.
+    """
+    learning, options = lesson.learning, lesson.options
+    hidden = np.ascontiguousarray(stage.hidden(features), np.float32)
+    start = np.array(stage.layer.rows[learning], np.float32)
+    is_new = learning >= lesson.n_known  # they start at the mean direction of their name and their texts
+    if is_new.any():
+        lengths = np.linalg.norm(start[is_new], axis=1, keepdims=True)
+        start[is_new] = lengths * normalize_rows(normalize_rows(start) + sums(lesson, hidden))[is_new]
+    names = {name: options[name] for name in ("optimizer", "loss_reduction", "bias_init") if name in options}
+    rows, biases = LabelRows.of(start.copy(), RowOptions(**names)), stage.layer.biases[learning]
+    rows.biases[:] = biases
+    labels = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
+    inputs = DenseBatches(hidden, labels.keep(labels.values >= 0))
+    near = np.concatenate([lesson.compact(near), _padded_rows(lesson)], axis=1)
+    batches = ShortlistBatches(inputs, len(learning), near, min(N_RANDOM, len(learning)))
+    rng = np.random.default_rng(0)
+    for epoch in range(N_EPOCHS):
+        for texts in epoch_batches(batches.lengths, BATCH_SIZE, 0, epoch):
+            batch = batches.take(texts, rng)
+            rows.step(batch.inputs, batch.candidates, batch.positives, LEARNING_RATE * (1 - epoch / N_EPOCHS))
+    shares = lesson.shares
+    weights = start + shares[:, None] * (rows.weights - start)
+    return replace_label_rows(stage, learning, weights, biases + shares * (rows.biases - biases))
+
+
+def learn_words(reranker: Reranker, texts: Any, words: Any, best: np.ndarray, lesson: Lesson) -> Reranker:
+    """What must be added to the weights of words so that they tell labels of these texts from other candidates.
+
+    The more texts a label had, the less is added. Biases stay: a few texts would only say that labels are rare.
+    """
+    learning, n_features = lesson.learning, reranker.features.n_features
+    evidence = reranker.gather(texts, words, best)
+    labels = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
+    labels = labels.keep(labels.values >= 0)
+    near = np.concatenate([lesson.compact(evidence.ids), _padded_rows(lesson)], axis=1)
+    width = near.shape[1] + int(labels.counts.max(initial=0))
+    candidates, nothing = np.empty((len(near), width), np.int32), np.empty((len(near), 0), np.int32)
+    join_shortlists(near, np.arange(len(near)), nothing, labels.indptr, labels.values, candidates)
+    candidates = candidates[:, : max(int((candidates >= 0).sum(axis=1).max(initial=0)), 1)]
+    before = reranker.word_scores(evidence.rows, np.where(candidates >= 0, learning[candidates], -1))
+    learnt = learn_word_weights(
+        evidence.rows.to_csr(n_features),
+        labels,
+        len(learning),
+        candidates,
+        lesson.options.get("C", 0.5),
+        MIN_CHANGE,
+        before=before,
+    )
+    changes = Ragged(learnt["starts"], learnt["words"], learnt["weights"])
+    added = unpaged(changes, lesson.shares**WORD_POWER, n_features)
+    weights = sparse.csr_array(words_of(reranker, learning) + added)
+    weights.data[np.abs(weights.data) < MIN_WEIGHT] = 0
+    weights.eliminate_zeros()
+    counts = np.bincount(lesson.labels[: lesson.n_new].values, minlength=reranker.n_labels) + lesson.counts
+    frequencies = np.log1p(counts[learning]) / np.log1p(max(lesson.counts.max(initial=0), 1))
+    return replace_words(reranker, learning, weights, reranker.arrays()["biases"][learning], frequencies)
+
+
+def remember(reranker: Reranker, texts: Any, lesson: Lesson, vocabulary: Vocabulary) -> Reranker:
+    """The labels of the new texts, should somebody ask for these very words; wrong ones are forgotten."""
+    new, arrays = texts[: lesson.n_new], reranker.arrays()
+    taught = remember_more(arrays, new, lesson.labels[: lesson.n_new], vocabulary.tokenizer)
+    if len(lesson.wrong.values):
+        taught = forget(taught, new, lesson.wrong[: lesson.n_new], vocabulary.tokenizer)
+    return reranker.with_arrays(taught)
+
+
+def _padded_rows(lesson: Lesson) -> np.ndarray:
+    """The wrong labels of each text, which are told apart even if they are no candidates; -1 behind them."""
+    wrong = lesson.wrong
+    padded = np.full((len(wrong), int(wrong.counts.max(initial=0))), -1, np.int32)
+    places = np.arange(len(wrong.values)) - np.repeat(wrong.indptr[:-1], wrong.counts)
+    padded[wrong.row_ids, places] = lesson.compact(wrong.values)
+    return padded

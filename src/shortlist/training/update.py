@@ -1,0 +1,207 @@
+"""A trained model learns from further texts: only labels that these texts have change, all others stay bit for bit.
+
+Some of the new texts are held out at first, if there are enough: they say what the update gained, and whether
+calibration and threshold still fit. Then the model learns from all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shortlist.arrays import Ragged
+from shortlist.data.dataset import Dataset
+from shortlist.data.read import read
+from shortlist.errors import DataError, OptionError
+from shortlist.evaluation.calibration import is_relevant
+from shortlist.evaluation.goals import Goal
+from shortlist.kernels.threads import use_cores, use_threads
+from shortlist.labels.propensity import frequencies_of, propensities
+from shortlist.model.labelling import relabelled
+from shortlist.model.model import Model
+from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.reranker import Reranker
+from shortlist.stages.tail import TailRanking
+from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
+from shortlist.training.learning_on import Lesson, learn_on
+from shortlist.training.tune import CALIBRATED_RANKS, RANKS
+
+log = logging.getLogger("shortlist")
+
+# This share of the new texts is held out, if that is at least so many texts; no more than so many are needed.
+HELD_OUT_SHARE, MIN_HELD_OUT, MAX_HELD_OUT = 0.2, 200, 2000
+# Old texts that are replayed: so many per label that learns, and random ones, in all so many times the new texts.
+REPLAYED_PER_LABEL, REPLAYED = 10, 2
+
+
+def update(model: Model, data: Any, replay: Any = None, threads: int | None = None, seed: int = 0) -> Model:
+    """A new model that has learnt from further texts; see `Model.update`."""
+    require_learning(model)
+    dataset = data if isinstance(data, Dataset) else read(data)
+    old = replay if isinstance(replay, Dataset) or replay is None else read(replay)
+    require_pairs(model, dataset, "the new data")
+    if old is not None:
+        require_pairs(model, old, "replay")
+    is_right = dataset.labels.weights is None or dataset.labels.weights > 0
+    new = {dataset.label_names[i] for i in np.unique(dataset.labels.values[is_right])} - set(model.labels.ids)
+    with use_cores(1), use_threads(threads):
+        names = {label: dataset.display_names.get(label, "") for label in sorted(new)}
+        grown = model.add_labels(names) if names else model
+        dataset = dataset.relabelled(grown.label_names)
+        old = None if old is None else old.relabelled(grown.label_names)
+        about = {"texts": len(dataset), "pairs": int(np.sum(right(dataset).counts)), "new_labels": len(new)}
+        rows = np.random.default_rng(seed).permutation(len(dataset))
+        n_held_out = min(int(HELD_OUT_SHARE * len(rows)), MAX_HELD_OUT)
+        refreshed: dict[str, Any] = {}
+        if n_held_out >= MIN_HELD_OUT:
+            held_out = dataset.take(np.sort(rows[:n_held_out]))
+            learnt = taught(model, grown, dataset.take(np.sort(rows[n_held_out:])), old, seed)
+            refreshed = refresh(model, learnt, held_out)
+            changed = taught(model, grown, dataset, old, seed)
+            changed.calibration, changed.thresholds = learnt.calibration, learnt.thresholds
+            changed.facts = learnt.facts
+        else:
+            changed = taught(model, grown, dataset, old, seed)
+    changed.facts["updates"] = [*model.facts.get("updates", []), {**about, **refreshed}]
+    return changed
+
+
+def require_learning(model: Model) -> None:
+    """Raise an error unless all stages can learn on."""
+    for pipeline in model.pipelines:
+        for stage in (pipeline.candidates, pipeline.classifier, pipeline.reranker):
+            if stage is not None and not stage.learns_on:
+                raise OptionError(
+                    f"this model ({model.recipe}) has a stage of kind {stage.kind!r}, which cannot learn on: its "
+                    "labels share what was learnt. Train again on all data. Models that learn on have one row per "
+                    "label: centroid, astec, slice, deepxml-…"
+                )
+
+
+def require_pairs(model: Model, dataset: Dataset, what: str) -> None:
+    """Raise an error unless there are texts with labels, of the kind that the model reads."""
+    if not len(dataset.labels.values):
+        raise DataError(f"there is nothing to learn from: {what} has no text with a label")
+    if (dataset.features is None) != (model.columns is None):
+        has = "texts" if dataset.features is None else f"{dataset.input_kind} features"
+        raise DataError(f"this model was trained on {model.inputs}, and {what} has {has}")
+    if model.columns is not None:
+        model.columns.encode(dataset.features[:1])  # raises unless it has the same columns
+        labels = sorted(set(dataset.label_names) - set(model.labels.ids))
+        if labels:
+            raise DataError(
+                f"{what} has labels that the model does not know, such as {labels[0]!r:.80}. New labels are added by "
+                f"name, and this model takes {model.inputs}: leave them out, or train again."
+            )
+
+
+def right(dataset: Dataset) -> Ragged:
+    """The labels of each text without those that a person has called wrong: weights of 0 or less."""
+    labels = dataset.labels
+    plain = Ragged(labels.indptr, labels.values)
+    return plain if labels.weights is None else plain.keep(labels.weights > 0)
+
+
+def wrong(dataset: Dataset) -> Ragged:
+    labels = dataset.labels
+    if labels.weights is None:
+        return Ragged.empty(len(dataset))
+    return Ragged(labels.indptr, labels.values).keep(labels.weights <= 0)
+
+
+def taught(model: Model, grown: Model, dataset: Dataset, old: Dataset | None, seed: int) -> Model:
+    """The model after it has learnt from the data set. `grown` has the new labels, too."""
+    counts, n_texts = label_counts(model), model.facts.get("data", {}).get("texts", 0)
+    counts = np.append(counts, np.zeros(grown.n_labels - len(counts), np.int64))
+    labels, wrongs, inputs = right(dataset), wrong(dataset), inputs_of(dataset)
+    lesson = Lesson(inputs, labels, wrongs, len(dataset), counts, model.n_labels, model.options)
+    if old is not None:
+        rows = replayed(old, lesson.learning, len(dataset), seed)
+        lesson = with_replay(lesson, old.take(rows))
+    pipelines: list[Pipeline] = [learn_on(pipeline, lesson) for pipeline in grown.pipelines]
+    changed = relabelled(grown, pipelines, grown.label_names, grown.display_names)
+    if changed.tail_ranking is not None and n_texts:
+        counts = counts + np.bincount(labels.values, minlength=len(counts))
+        inverse = changed.tail_ranking.arrays()["inverse_propensities"].copy()
+        learning = lesson.learning
+        inverse[learning] = 1 / propensities(counts[learning], n_texts)
+        changed.tail_ranking = TailRanking({"inverse_propensities": inverse}, changed.tail_ranking.config())
+    return changed
+
+
+def label_counts(model: Model) -> np.ndarray:
+    """The number of texts that each label was learnt from, as its propensity tells."""
+    n_texts = model.facts.get("data", {}).get("texts", 0)
+    if model.tail_ranking is None:
+        return np.zeros(model.n_labels, np.int64)
+    return frequencies_of(1 / model.tail_ranking.arrays()["inverse_propensities"], n_texts)
+
+
+def inputs_of(dataset: Dataset) -> Any:
+    return dataset.texts if dataset.features is None else dataset.features
+
+
+def replayed(old: Dataset, learning: np.ndarray, n_new: int, seed: int) -> np.ndarray:
+    """Old texts to replay: some of each label that learns, and random ones, for which they may be candidates."""
+    rng, is_learning = np.random.default_rng(seed), np.zeros(old.n_labels, bool)
+    is_learning[learning] = True
+    order = rng.permutation(len(old))
+    labels = old.labels.take(order)
+    labels = labels.keep(is_learning[labels.values])
+    by_label = np.argsort(labels.values, kind="stable")
+    bounds = np.searchsorted(labels.values[by_label], labels.values[by_label])
+    few = by_label[np.arange(len(by_label)) - bounds < REPLAYED_PER_LABEL]
+    chosen = rng.permutation(np.unique(labels.row_ids[few]))[: REPLAYED * n_new]
+    others = np.setdiff1d(np.arange(len(old)), chosen)[: max(REPLAYED * n_new - len(chosen), 0)]
+    return np.sort(order[np.append(chosen, others)])
+
+
+def with_replay(lesson: Lesson, old: Dataset) -> Lesson:
+    """The lesson with old texts behind the new ones."""
+    from shortlist.lazy import sparse
+    from shortlist.text.texts import Texts
+
+    inputs: Any = inputs_of(old)
+    if old.features is None:
+        inputs = Texts.concatenate([lesson.inputs, inputs])
+    elif sparse.issparse(inputs):
+        inputs = sparse.vstack([lesson.inputs, inputs], format="csr")
+    else:
+        inputs = np.concatenate([lesson.inputs, inputs])
+    labels = Ragged.concatenate([lesson.labels, right(old)])
+    wrongs = Ragged.concatenate([lesson.wrong, Ragged.empty(len(old))])
+    return replace(lesson, inputs=inputs, labels=labels, wrong=wrongs)
+
+
+def refresh(before: Model, model: Model, held_out: Dataset) -> dict[str, Any]:
+    """Fit calibration and threshold of the model again, on new texts that it has not learnt from; what they showed."""
+    inputs, labels = inputs_of(held_out), right(held_out)
+    ids, scores = model.raw_rank(inputs, RANKS)
+    hits = is_relevant(ids, labels, model.n_labels)[:, :CALIBRATED_RANKS]
+    first = is_relevant(before.raw_rank(inputs, 1)[0], labels, model.n_labels)
+    facts: dict[str, Any] = {
+        "held_out_texts": len(held_out),
+        "P@1_before": round(100 * float(first.mean()), 2),
+        "P@1": round(100 * float(hits[:, 0].mean()), 2),
+    }
+    scores, known = np.where(ids >= 0, scores, 0), model.known_share(inputs)
+    prior = RERANKED if isinstance(model.pipelines[0].reranker, Reranker) else ANY_SCORES
+    fitted, _, unseen = fit_calibration(scores, hits, known, prior)
+    as_before = model.calibrated(inputs, scores)[:, :CALIBRATED_RANKS]
+    losses = [float(((guesses - hits) ** 2).mean()) for guesses in (as_before, unseen)]
+    facts["calibration"] = "refreshed" if losses[1] < losses[0] else "kept"
+    if losses[1] < losses[0]:
+        model.calibration = fitted
+    goal = model.facts.get("threshold", {}).get("options")
+    if goal and model.thresholds is not None:
+        from shortlist.model.choosing import choose_and_store
+
+        own, k = bool(model.facts["threshold"]["labels_with_own"]), model.facts["threshold"]["k"]
+        texts = replace(held_out, labels=labels)
+        table = choose_and_store(model, texts, Goal(**goal), own, k, None)
+        facts["threshold"] = "refreshed" if table.reached else "kept"
+    log.info("update: %s", ", ".join(f"{name} {value}" for name, value in facts.items()))
+    return facts
