@@ -15,7 +15,8 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
     """The table as a `pyarrow.Table` with the columns `labels` and `scores`: lists, best first.
 
     table    anything with Arrow's C stream interface: pyarrow, Polars, pandas, a DuckDB relation
-    text     the column of the texts. A text that is null gets no labels
+    text     the column of the texts; by default, those of the model if it has several text fields. A text that is null
+             gets no labels
     options  those of `Model.rank`, such as k and min_score
 
     >>> predict_arrow(model, pyarrow.table({"text": ["red shoes"]}), k=1)["labels"]  # doctest: +SKIP
@@ -23,18 +24,22 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
     """
     pyarrow = import_pyarrow("predicting tables")
     table = pyarrow.table(table)
-    if text not in table.column_names:
-        columns = ", ".join(map(repr, table.column_names))
-        raise DataError(f"the table has no column {text!r}; the columns are {columns}. Choose another with text=.")
+    fields = None if text != "text" or model.text_fields is None else model.text_fields
+    names = (text,) if fields is None else fields.names
+    for name in names:
+        if name not in table.column_names:
+            columns = ", ".join(map(repr, table.column_names))
+            raise DataError(f"the table has no column {name!r}; the columns are {columns}. Choose another with text=.")
     for name in ("labels", "scores"):
         if name in table.column_names:
             raise DataError(f"the table already has a column {name!r}. Rename or drop it first.")
-    names, labels, scores = model.all_labels, [], []
-    for batch in table.select([text]).to_batches(ROWS_PER_BATCH):
-        texts = batch.column(0).to_pylist()
+    all_labels, labels, scores = model.all_labels, [], []
+    for batch in table.select(list(names)).to_batches(ROWS_PER_BATCH):
+        rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        texts = [row[0] if fields is None else fields.join(row) or None for row in rows]
         ids, row_scores = model.rank(["" if one is None else one for one in texts], **options)
         found = (ids >= 0) & [[one is not None] for one in texts]
-        labels += [[names[i] for i in row[keep]] for row, keep in zip(ids, found, strict=True)]
+        labels += [[all_labels[i] for i in row[keep]] for row, keep in zip(ids, found, strict=True)]
         scores += [row[keep].tolist() for row, keep in zip(row_scores, found, strict=True)]
     table = table.append_column("labels", pyarrow.array(labels, pyarrow.list_(pyarrow.string())))
     return table.append_column("scores", pyarrow.array(scores, pyarrow.list_(pyarrow.float32())))
@@ -42,7 +47,8 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
 
 def predict_pandas(model: Model, frame: Any, text: str = "text", **options: Any) -> Any:
     """As `predict_arrow`, from a pandas frame to a new one with the same index."""
-    found = predict_arrow(model, frame[[text]].reset_index(drop=True), text, **options)
+    names = list(model.text_fields.names) if text == "text" and model.text_fields else [text]
+    found = predict_arrow(model, frame[names].reset_index(drop=True), text, **options)
     return frame.assign(labels=found["labels"].to_pylist(), scores=found["scores"].to_pylist())
 
 

@@ -16,6 +16,7 @@ from shortlist.cli.reading import (
     reading_options,
     tail_option,
     unseen_option,
+    with_fields_of,
 )
 from shortlist.cli.train import RECIPE_HELP, set_option, use_recipe
 from shortlist.errors import DataError, OptionError
@@ -131,7 +132,7 @@ def _evaluate(
 
     if Path(predictions).is_dir() and not is_model(Path(predictions)):
         raise OptionError(f"{predictions} is a folder but not a model; give a model or a file of predictions.")
-    truth_data, train_data = read_test_and_train(truth, train_source, reading)
+    truth_data, train_data = read_test_and_train(truth, train_source, with_fields_of(predictions, reading))
     filter_pairs = _filter_pairs(filter_file, truth_data)
     # Labels that are filtered out make room for the next ones.
     places = places_needed(max(ks), filter_pairs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import FILE_FORMATS, allow_options, levels_option, row_options, tail_option
+from shortlist.cli.reading import FILE_FORMATS, allow_options, levels_option, row_options, tail_option, with_fields_of
 from shortlist.errors import OptionError, Stopped
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def predict(
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
+    reading = with_fields_of(model, reading)
     source = _open_source(texts, in_file, format, id_field, {**reading, "keep": keep})
     if with_text and source.has_features:
         raise OptionError(f"--with-text: {source.name} has features and no texts. Leave it out.")

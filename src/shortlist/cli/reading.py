@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 FILE_FORMATS = ["jsonl", "csv", "tsv", "parquet", "fasttext", "annif"]
 
 _OPTIONS = {
-    "text": click.option("--text", default="text", show_default=True, help="Field or column of the text."),
+    "text": click.option(
+        "--text",
+        multiple=True,
+        callback=lambda ctx, parameter, names: list(names) if len(names) > 1 else (*names, "text")[0],
+        help="Field or column of the text. Repeat for several, which are joined.  [default: text]",
+    ),
+    "field_words": click.option(
+        "--field-words",
+        type=click.Choice(["shared", "own"]),
+        default="shared",
+        show_default=True,
+        help="Whether several text fields share their words, or all but the first have their own.",
+    ),
     "labels": click.option("--labels", default="labels", show_default=True, help="Field or column of the labels."),
     "weights": click.option("--weights", help="Field or column of the label weights."),
     "label_separator": click.option(
@@ -55,7 +67,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for rows without labels; the command gets them as one dictionary `reading`."""
-    return _add_options(command, ["text", "separator", "header", "quotes", "encoding"])
+    return _add_options(command, ["text", "field_words", "separator", "header", "quotes", "encoding"])
 
 
 def _add_options(command: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
@@ -67,6 +79,21 @@ def _add_options(command: Callable[..., Any], names: list[str]) -> Callable[...,
     for name in reversed(names):
         with_reading = _OPTIONS[name](with_reading)
     return with_reading
+
+
+def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]:
+    """The options of reading, with the text fields of the model where it has several and none are named."""
+    from shortlist.model.checks import check_same_fields
+    from shortlist.model.format import is_model, read_config
+    from shortlist.text.fields import TextFields
+
+    if not is_model(Path(model)):
+        return reading
+    fields, given = read_config(Path(model))[0].text_fields, reading["text"]
+    if fields is not None and given in ("text", list(fields.names)):
+        return {**reading, "text": list(fields.names), "field_words": fields.words}
+    check_same_fields(None if isinstance(given, str) else TextFields(tuple(given), reading["field_words"]), fields)
+    return reading
 
 
 def read_and_warn(source: str, part: str | None, reading: dict[str, Any]) -> Dataset:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import drop_leaks_option, read_test_and_train, reading_options, unseen_option
+from shortlist.cli.reading import drop_leaks_option, read_test_and_train, reading_options, unseen_option, with_fields_of
 from shortlist.errors import OptionError
 from shortlist.tables import wrapped
 
@@ -49,7 +49,7 @@ def report(
     if Store.is_comparison(Path(out)):
         raise OptionError(f"{out} holds a comparison, which has its own report. Choose another folder (--out).")
     loaded = load(model)
-    test_data, train_data = read_test_and_train(test, train_source, reading)
+    test_data, train_data = read_test_and_train(test, train_source, with_fields_of(model, reading))
     for option, is_set in (("--unseen ignore", options["unseen"] == "ignore"), ("--drop-leaks", options["drop_leaks"])):
         if is_set and train_data is None:
             raise OptionError(f"{option} needs the training data. Add it with --train.")

@@ -15,7 +15,9 @@ from shortlist.data.dataset import Dataset
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.records import BadRow, NumberedRecord, parse_record
+from shortlist.errors import DataError
 from shortlist.kernels.ragged import first_in_row
+from shortlist.text.fields import TextFields
 from shortlist.text.texts import Texts
 
 
@@ -35,6 +37,8 @@ class DatasetBuilder:
         self._times: list[Any] = []
         self._groups: defaultdict[str, array] = defaultdict(lambda: array("q"))
         self._columns: defaultdict[str, list[Any]] = defaultdict(list)
+        self._text_fields: TextFields | None = None
+        self._found_fields: set[str] = set()
         self._group_ids: defaultdict[Any, int] = defaultdict()
         self._group_ids.default_factory = self._group_ids.__len__
 
@@ -64,7 +68,10 @@ class DatasetBuilder:
         self, records: Iterable[NumberedRecord], name: str, options: ReadOptions, unit: str = "line"
     ) -> None:
         """Add numbered records from the source of this name; bad ones go to the report."""
+        self._text_fields = options.text_fields
         for number, record in records:
+            if self._text_fields and isinstance(record, dict):
+                self._found_fields.update(name for name in options.text_names if record.get(name))
             try:
                 self.add_row(*parse_record(record, options))
             except BadRow as bad:
@@ -85,6 +92,9 @@ class DatasetBuilder:
             labels = replace(labels, weights=np.asarray(self._weights))
         if not self.keep_repeats:
             labels = drop_repeated_labels(labels, len(self._label_ids), self.report)
+        for name in self._text_fields.names if self._text_fields and len(self._text_sizes) else ():
+            if name not in self._found_fields:
+                raise DataError(f"no row has a text in the field {name!r}. Choose other fields with text= (--text).")
         dataset = Dataset(
             texts=Texts(np.frombuffer(self._text_bytes, np.uint8), counts_to_indptr(self._text_sizes)),
             labels=labels,
@@ -93,6 +103,7 @@ class DatasetBuilder:
             groups={field: np.asarray(rows) for field, rows in self._groups.items()},
             columns={field: np.asarray(values, object) for field, values in self._columns.items()},
             report=self.report,
+            text_fields=self._text_fields,
         )
         count_empty_rows(dataset)
         return dataset

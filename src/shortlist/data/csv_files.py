@@ -131,7 +131,7 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
 
 def _default_columns(first: list[str], options: ReadOptions, name: str) -> list[str]:
     """Column names of a file without a header."""
-    columns = [column for column in (options.text, options.labels) if column]
+    columns = [column for column in (*options.text_names, options.labels) if column]
     if len(first) < len(columns):
         raise DataError(
             f"{name}, line 1: {len(first)} column; expected {len(columns)}, for {' and '.join(columns)}. "

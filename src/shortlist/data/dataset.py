@@ -16,6 +16,7 @@ from shortlist.arrays import Ragged, counts_to_indptr, row_numbers
 from shortlist.data.read_report import ReadReport
 from shortlist.errors import DataError
 from shortlist.lazy import sparse
+from shortlist.text.fields import TextFields
 from shortlist.text.texts import Texts
 
 
@@ -34,6 +35,7 @@ class Dataset:
     columns         {field: one value per text}, for fields that were kept, such as ids
     filter_pairs    (text, label) pairs that evaluation ignores
     report          what the reader skipped or found odd
+    text_fields     the fields that the texts were joined from, if there are several
 
     >>> data = Dataset.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats", "blue"]])
     >>> data.labels_of(1)
@@ -51,6 +53,7 @@ class Dataset:
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     filter_pairs: np.ndarray | None = None
     report: ReadReport = field(default_factory=ReadReport)
+    text_fields: TextFields | None = None
 
     def __post_init__(self) -> None:
         counts = {"rows of labels": len(self.labels)}

@@ -37,12 +37,21 @@ def read_jsonl(path: str | Path, builder: DatasetBuilder, options: ReadOptions) 
 
 def _typed_decoder(options: ReadOptions) -> Callable[[bytes], Any] | None:
     """Decodes a line into an object with `text` and `labels`; None if other fields are needed, too."""
-    needs_more = options.weights or options.time or options.group or options.keep or options.label_separator
+    needs_more = (
+        options.text_fields
+        or options.weights
+        or options.time
+        or options.group
+        or options.keep
+        or options.label_separator
+    )
     if needs_more or not options.text or not options.labels:
         return None
     fields = [("text", str), ("labels", list[str | int])]
     try:
-        row = msgspec.defstruct("Row", fields, rename={"text": options.text, "labels": options.labels}, gc=False)
+        row = msgspec.defstruct(
+            "Row", fields, rename={"text": options.text_names[0], "labels": options.labels}, gc=False
+        )
     except ValueError:  # both fields have the same name, or one a name with a quote in it
         return None
     return msgspec.json.Decoder(row).decode

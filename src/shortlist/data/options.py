@@ -9,13 +9,16 @@ from typing import ClassVar
 
 from shortlist.data.read_report import OnError
 from shortlist.errors import OptionError
+from shortlist.text.fields import FieldWords, TextFields
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     """How to read a source. A field is a JSON field, a CSV column or a Parquet column.
 
-    text             field of the text; None to read no texts (for example, predictions)
+    text             field of the text, or a list of several, which are joined: a record may lack some of them. None to
+                     read no texts (for example, predictions)
+    field_words      with several text fields: "shared" words, or "own" words for all fields but the first
     labels           field of the labels; None to read no labels
     weights          field of the label weights, one per label; None for no weights
     time             field of the time, for splitting by time
@@ -32,7 +35,8 @@ class ReadOptions:
     label_names      display names of the labels: a dict, or a file; a file beside the data is found automatically
     """
 
-    text: str | None = "text"
+    text: str | Sequence[str] | None = "text"
+    field_words: FieldWords = "shared"
     labels: str | None = "labels"
     weights: str | None = None
     time: str | None = None
@@ -54,11 +58,26 @@ class ReadOptions:
 
     @property
     def fields(self) -> list[str]:
-        """The fields that every record must have."""
-        named = (self.text, self.labels, self.weights, self.time, self.group, *self.keep)
+        """The fields to read. A record must have all of them; of several text fields, at least one."""
+        named = (*self.text_names, self.labels, self.weights, self.time, self.group, *self.keep)
         return list(dict.fromkeys(field for field in named if field))
 
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """The names of the text fields, usually one."""
+        return () if self.text is None else (self.text,) if isinstance(self.text, str) else tuple(self.text)
+
+    @property
+    def text_fields(self) -> TextFields | None:
+        """The text fields if there are several."""
+        return TextFields(self.text_names, self.field_words) if len(self.text_names) > 1 else None
+
     def __post_init__(self) -> None:
+        if self.text is not None and not isinstance(self.text, str):
+            if len(self.text_names) == 1:
+                object.__setattr__(self, "text", self.text_names[0])
+            else:
+                _ = TextFields(self.text_names, self.field_words)  # raises if they are wrong
         for option in ("text", "labels", "weights", "time", "group"):
             if getattr(self, option) == "":
                 raise OptionError(f"{option} is empty; give the name of a field, or None for no {option}")

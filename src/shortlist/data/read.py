@@ -107,6 +107,8 @@ def file_records(
     if format in SEPARATORS:
         return csv_records(blocks, stream_name(path), options, SEPARATORS[format])
     if format in FORMATS_BY_CONTENT:
+        if options.text_fields is not None:
+            raise OptionError(f"{stream_name(path)}: {format} has one text per line; give one text field.")
         records = fasttext.fasttext_records if format == "fasttext" else annif.annif_records
         return records(blocks, str(options.text), str(options.labels))
     return itertools.chain.from_iterable(json_records(lines.split(b"\n"), first) for lines, first in blocks)
@@ -233,7 +235,16 @@ def _list_records(rows: Iterable[Any], options: ReadOptions) -> Iterator[Numbere
         if isinstance(row, Mapping):
             yield number, dict(row)
         elif isinstance(row, (tuple, list)) and len(row) == 2:
-            yield number, {str(options.text): row[0], str(options.labels): row[1]}
+            yield number, {**_text_record(row[0], options), str(options.labels): row[1]}
         else:
             what = f"an item of type {type(row).__name__}"
             yield number, BadRow(what, "(text, labels) pairs or dictionaries")
+
+
+def _text_record(text: Any, options: ReadOptions) -> dict[str, Any]:
+    """The text, or texts, of a (text, labels) pair by field."""
+    if options.text_fields is None:
+        return {str(options.text): text}
+    if isinstance(text, Mapping):
+        return dict(text)
+    return dict(zip(options.text_names, [text] if isinstance(text, str) else text, strict=False))

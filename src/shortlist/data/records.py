@@ -32,7 +32,7 @@ def parse_record(
 ) -> tuple[str, list[str], list[float] | None, Any, dict[str, Any] | None, dict[str, Any]]:
     """Text, labels, weights, time, and group and kept values by the names of their fields."""
     check_fields(record, options)
-    text = check_text(record[options.text], options.text) if options.text else ""
+    text = text_of(record, options)
     labels, weights = _check_labels(record[options.labels], options) if options.labels else ([], None)
     if options.weights:
         weights = check_weights(record[options.weights], labels, options.weights, options.label_separator)
@@ -52,12 +52,24 @@ def check_fields(record: Any, options: ReadOptions) -> None:
         raise record
     if not isinstance(record, dict):
         labels = f', "{options.labels}": […]' if options.labels else ""
-        raise BadRow("the line is not an object", f'an object such as {{"{options.text}": …{labels}}}')
+        raise BadRow(
+            "the line is not an object", f'an object such as {{"{next(iter(options.text_names), "")}": …{labels}}}'
+        )
+    texts = options.text_names
+    optional = texts if len(texts) > 1 and any(field in record for field in texts) else ()
     for field in options.fields:
-        if field not in record:
+        if field not in record and field not in optional:
             found = ", ".join(map(shorten, itertools.islice(record, MAX_FIELDS_SHOWN))) or "no fields"
             expected = f"the fields {', '.join(map(repr, options.fields))}. {options.field_hint}"
             raise BadRow(f"there is no field {field!r}, only {found}", expected)
+
+
+def text_of(record: dict[str, Any], options: ReadOptions) -> str:
+    """The text of a record, joined if it has several text fields; these may be missing or null."""
+    fields, names = options.text_fields, options.text_names
+    if fields is None:
+        return check_text(record[names[0]], names[0]) if names else ""
+    return fields.join({name: check_text(record[name], name) for name in names if record.get(name) is not None})
 
 
 def check_text(value: Any, field: str) -> str:

@@ -28,7 +28,7 @@ from shortlist.data.jsonl import decode_line
 from shortlist.data.lines import line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read import file_records, format_in
-from shortlist.data.records import BadRow, NumberedRecord, check_fields, check_id, check_text
+from shortlist.data.records import BadRow, NumberedRecord, check_fields, check_id, text_of
 from shortlist.errors import DataError, OptionError
 from shortlist.progress import Progress
 from shortlist.streams import STANDARD_INPUT, file_size, stream_name
@@ -133,7 +133,7 @@ class RowSource:
             if self.options.keep and isinstance(record, dict):
                 kept = tuple(check_id(record.get(field), field) for field in self.options.keep)
             check_fields(record, self.options)
-            return Row(number, check_text(record[self.options.text], str(self.options.text)), row_id, kept=kept)
+            return Row(number, text_of(record, self.options), row_id, kept=kept)
         except BadRow as bad:
             return Row(number, "", row_id, f"{bad.what}; expected {bad.expected}", kept=kept)
 
@@ -154,7 +154,7 @@ class RowSource:
                     "texts."
                 )
             for number, line in enumerate(lines.split(b"\n")[:-1], first):
-                yield number, {self.options.text: line.decode(errors="surrogateescape").rstrip("\r")}
+                yield number, {self.options.text_names[0]: line.decode(errors="surrogateescape").rstrip("\r")}
 
 
 def _is_object(line: bytes) -> bool:

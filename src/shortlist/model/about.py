@@ -17,6 +17,7 @@ from shortlist.stages.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from shortlist.text import Tokenizer, Vocabulary
+    from shortlist.text.fields import TextFields
 
 
 class ModelAbout:
@@ -30,6 +31,7 @@ class ModelAbout:
     tail_ranking: TailRanking | None
     lists: Mapping[str, Sequence[str]]
     hierarchy: Hierarchy | None
+    text_fields: TextFields | None
     _labels: Sequence[str]
     _display_names: Mapping[str, str] | Sequence[str]
 
@@ -123,6 +125,7 @@ class ModelAbout:
             "n_columns": None if self.columns is None else len(self.columns),
             "options": self.options,
             "min_score": 0.0 if self.thresholds is None else self.thresholds.min_score,
+            "text_fields": None if self.text_fields is None else list(self.text_fields.names),
             "lists": {name: len(labels) for name, labels in self.lists.items()},
             "hierarchy": None if self.hierarchy is None else len(self.hierarchy.labels),
             "tail": None if self.tail_ranking is None else self.tail_ranking.auto,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -10,18 +11,19 @@ from shortlist.errors import OptionError
 from shortlist.model.levels import Levels
 from shortlist.stages.tail import TailRanking
 from shortlist.stages.thresholds import Thresholds
+from shortlist.text.fields import TextFields, joined
 from shortlist.text.texts import Texts
 
 
-def checked_inputs(inputs: Any) -> Any:
-    """Texts from any container, or a matrix of features as it is."""
+def checked_inputs(inputs: Any, fields: TextFields | None = None) -> Any:
+    """Texts from any container, or a matrix of features as it is. Texts may be given as fields: dicts or tuples."""
     if isinstance(inputs, Texts) or getattr(inputs, "ndim", 1) == 2:
         return inputs
     takes = "predict takes a text, a list of texts, or a matrix of features (numpy, scipy)"
     try:
         if isinstance(inputs, bytes):  # would fall apart into numbers
             raise TypeError
-        texts = list(inputs)
+        texts = [joined(one, fields) if isinstance(one, Mapping | tuple) else one for one in inputs]
     except TypeError:
         raise OptionError(f"texts are of type {type(inputs).__name__}; {takes}") from None
     for i, text in enumerate(texts):
@@ -29,6 +31,15 @@ def checked_inputs(inputs: Any) -> Any:
             among = " among texts" if any(isinstance(other, str) for other in texts) else ""
             raise OptionError(f"text {i} is of type {type(text).__name__}{among}; {takes}")
     return Texts.from_strings(texts)
+
+
+def check_same_fields(read: TextFields | None, learnt: TextFields | None) -> None:
+    """Texts that were read from several fields must come from those that the model was trained on."""
+    if read is not None and read != learnt:
+        was = "one text field" if learnt is None else f"the text fields {learnt}, with {learnt.words} words"
+        raise OptionError(
+            f"the texts were read from the fields {read}, with {read.words} words; this model was trained on {was}"
+        )
 
 
 def without_nan(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from shortlist.evaluation.calibration import is_relevant
 from shortlist.evaluation.filters import places_needed, unfiltered, without_pairs
 from shortlist.evaluation.goals import Goal
 from shortlist.evaluation.thresholds import Judged, ThresholdTable, choose_threshold
+from shortlist.model.checks import check_same_fields
 from shortlist.model.model import Model
 from shortlist.stages.thresholds import Thresholds
 
@@ -24,7 +25,9 @@ def choose_and_store(
     model: Model, data: Any, goal: Goal, per_label: bool, k: int, threads: int | None
 ) -> ThresholdTable:
     """Choose the thresholds for this goal, and store them unless it cannot be reached."""
-    dataset = data if isinstance(data, Dataset) else read(data)
+    fields = model.text_fields
+    options: dict[str, Any] = {} if fields is None else {"text": fields.names, "field_words": fields.words}
+    dataset = data if isinstance(data, Dataset) else read(data, **options)
     if not len(dataset.labels.values):
         raise DataError("there is nothing to choose a threshold on: the data has no text with a label")
     table = choose_threshold(judge(model, dataset, k, threads), goal, model.label_names, per_label)
@@ -55,6 +58,7 @@ def judge(model: Model, dataset: Dataset, k: int, threads: int | None) -> Judged
     known, labels, pairs = dataset.relabelled(model.label_names), dataset.labels, dataset.filter_pairs
     if pairs is not None:  # they are no true labels, either
         labels = without_pairs(labels, pairs)
+    check_same_fields(dataset.text_fields, model.text_fields)
     inputs = dataset.texts if dataset.features is None else dataset.features
     ids, scores = model.rank(inputs, places_needed(k, known.filter_pairs), threads, min_score=0)
     ids, scores = unfiltered(ids, scores, known.filter_pairs, k)

@@ -105,7 +105,7 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
         )
         files = {path.name: _file_facts(path) for path in sorted(beside.iterdir())}
         about = (FORMAT, FORMAT_VERSION, __version__, model.recipe, model.options, model.n_labels)
-        config = ModelConfig(*about, members, calibration, thresholds, tail, files)
+        config = ModelConfig(*about, members, calibration, thresholds, tail, files, text_fields=model.text_fields)
         _write_json(beside / CONFIG, msgspec.structs.replace(config, xxh3=config_checksum(config)))
         # Without a checksum: people may edit it, and model hubs do.
         (beside / README).write_text(readme({**model.card, **_card(model, bits)}), encoding="utf-8")
@@ -218,7 +218,16 @@ class ModelReader:
             raise self._damaged(f"the examples in {CARD} are not a list of texts")
         self._check_config()
         records = self._json_lines(CURVES) if CURVES in self._contents else []
-        about = calibration, facts, records, thresholds, tail_ranking, self._lists(labels), self._hierarchy()
+        about = (
+            calibration,
+            facts,
+            records,
+            thresholds,
+            tail_ranking,
+            self._lists(labels),
+            self._hierarchy(),
+            config.text_fields,
+        )
         return Model(config.recipe, config.options, pipelines, labels, names, *about)
 
     def _lists(self, labels: Sequence[str]) -> dict[str, list[str]]:

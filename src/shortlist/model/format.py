@@ -17,6 +17,7 @@ import numpy as np
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
 from shortlist.files import array_in, safetensors_header
+from shortlist.text.fields import TextFields
 from shortlist.text.texts import Texts
 
 FORMAT = "shortlist-model"
@@ -58,6 +59,7 @@ class ModelConfig(msgspec.Struct):
     tail: StageConfig | None
     files: dict[str, FileFacts]
     xxh3: str = ""  # of everything else
+    text_fields: TextFields | None = None
 
 
 class StoredHierarchy(msgspec.Struct):

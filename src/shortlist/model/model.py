@@ -17,6 +17,7 @@ from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import OptionError
 from shortlist.kernels.threads import use_cores
 from shortlist.model.checks import (
+    check_same_fields,
     checked_inputs,
     checked_k,
     checked_levels,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from shortlist.data.dataset import Dataset
     from shortlist.evaluation.thresholds import ThresholdTable
     from shortlist.labels.hierarchy import Hierarchy
+    from shortlist.text.fields import TextFields
 
 MAX_EXPLAINED_WORDS = 64
 WARM_UP_TEXTS = 8
@@ -51,6 +53,7 @@ MIN_RANKED_BY_MEMBER = 50
 TAIL_CANDIDATES = 100
 
 Tail = float | Literal["auto"]
+Fields = Mapping[str, str | None]
 
 
 class Model(ModelLabels):
@@ -65,6 +68,7 @@ class Model(ModelLabels):
     tail_ranking  how rare each label is, for predictions with a `tail`; None: unknown
     lists         named lists of labels for `allow` and `deny`; `store_list` sets them
     hierarchy     which labels are above which; `set_hierarchy` sets it
+    text_fields   the text fields that it was trained on, if there are several
     """
 
     def __init__(
@@ -81,13 +85,14 @@ class Model(ModelLabels):
         tail_ranking: TailRanking | None = None,
         lists: Mapping[str, Sequence[str]] | None = None,
         hierarchy: Hierarchy | None = None,
+        text_fields: TextFields | None = None,
     ) -> None:
         """`display_names`: by label, or one per label in order, empty where there is none."""
         self.recipe, self.options, self.pipelines, self.calibration = recipe, options, pipelines, calibration
         self._labels, self._display_names = label_names, display_names
         self.facts, self.records = facts or {}, records or []
         self.thresholds, self.tail_ranking, self.lists = thresholds, tail_ranking, lists or {}
-        self.hierarchy = hierarchy
+        self.hierarchy, self.text_fields = hierarchy, text_fields
 
     def __repr__(self) -> str:
         return f"Model({self.title}, {self.n_labels:,} labels)"
@@ -95,7 +100,7 @@ class Model(ModelLabels):
     @overload
     def predict(  # type: ignore[overload-overlap]
         self,
-        texts: str,
+        texts: str | Fields,
         k: int = 5,
         threads: int | None = None,
         min_score: float | None = None,
@@ -109,7 +114,7 @@ class Model(ModelLabels):
     @overload
     def predict(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Fields | tuple[str | None, ...]],
         k: int = 5,
         threads: int | None = None,
         min_score: float | None = None,
@@ -122,7 +127,7 @@ class Model(ModelLabels):
     ) -> list[list[Prediction]]: ...
     def predict(
         self,
-        texts: str | Iterable[str],
+        texts: str | Fields | Iterable[str | Fields | tuple[str | None, ...]],
         k: int = 5,
         threads: int | None = None,
         min_score: float | None = None,
@@ -135,7 +140,8 @@ class Model(ModelLabels):
     ) -> list[Prediction] | list[list[Prediction]]:
         """The k best labels of one text, or of each of several; fewer if the model knows no more.
 
-        A model that was trained on features takes a matrix, dense or sparse, with one row per text.
+        A model that was trained on features takes a matrix, dense or sparse, with one row per text. One that was
+        trained on several text fields takes {field: text} in place of a text, or in a list also tuples.
 
         threads        number of threads; by default, all cores
         min_score      leave out labels with a lower score. None: the model's threshold, if it has one (see
@@ -153,12 +159,12 @@ class Model(ModelLabels):
         >>> model.predict("jbl wireless headphones", k=3)  # doctest: +SKIP
         [Prediction(label='headphones', score=0.71, name='headphones'), …]
         """
-        if isinstance(texts, str):
+        if isinstance(texts, str | Mapping):
             return self.predict([texts], k, threads, min_score, explain, search_effort, tail, allow, deny, levels)[0]
-        texts = checked_inputs(texts)
+        read = checked_inputs(texts, self.text_fields)
         if explain and levels in ("roll-up", "back-off"):
             raise OptionError(f"explain is for labels of the model; levels={levels!r} also predicts labels above them")
-        ids, scores = self.rank(texts, k, threads, min_score, search_effort, tail, allow, deny, levels)
+        ids, scores = self.rank(read, k, threads, min_score, search_effort, tail, allow, deny, levels)
         predictions = [
             [self._prediction(label, score) for label, score in zip(row, row_scores, strict=True) if label >= 0]
             for row, row_scores in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -167,7 +173,7 @@ class Model(ModelLabels):
             return predictions
         return [
             self._explain(text, row[row >= 0], found, threads)
-            for text, row, found in zip(texts, ids, predictions, strict=True)
+            for text, row, found in zip(read, ids, predictions, strict=True)
         ]
 
     def rank(
@@ -183,7 +189,11 @@ class Model(ModelLabels):
         levels: Levels | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
-        inputs, k, search_effort = checked_inputs(inputs), checked_k(k), checked_search_effort(search_effort)
+        inputs, k, search_effort = (
+            checked_inputs(inputs, self.text_fields),
+            checked_k(k),
+            checked_search_effort(search_effort),
+        )
         thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
         tail = checked_tail(tail, self.tail_ranking)
         parents = checked_levels(levels, tail, thresholds) in ("roll-up", "back-off")
@@ -227,7 +237,7 @@ class Model(ModelLabels):
 
     def scores(self, inputs: Any, ids: np.ndarray, threads: int | None = None) -> np.ndarray:
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
-        inputs = checked_inputs(inputs)
+        inputs = checked_inputs(inputs, self.text_fields)
         with use_cores(threads):
             best = None if self.calibration is None else self.raw_rank(inputs, N_RANKED)[1]
             return self.calibrated(inputs, self._raw_scores(inputs, ids), best)
@@ -298,6 +308,7 @@ class Model(ModelLabels):
         """
         from shortlist.data.dataset import Dataset
 
+        check_same_fields(dataset.text_fields, self.text_fields)
         inputs = dataset.texts if dataset.features is None else dataset.features
         ids, scores = self.rank(inputs, k, threads, min_score, search_effort, tail, allow, deny, levels)
         found = ids >= 0
@@ -349,7 +360,7 @@ class Model(ModelLabels):
 
     def multiply_adds(self, inputs: Any) -> float | None:
         """The mean number of multiply-adds of one prediction for these texts; None where it is unknown."""
-        costs = [pipeline.multiply_adds(checked_inputs(inputs)) for pipeline in self.pipelines]
+        costs = [pipeline.multiply_adds(checked_inputs(inputs, self.text_fields)) for pipeline in self.pipelines]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 

@@ -25,8 +25,14 @@ class SparseRow(msgspec.Struct, forbid_unknown_fields=True):
 class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Texts, or rows of features for a model that was trained on features, and how to predict their labels."""
 
-    text: Annotated[str, Meta(description="One text. Give one of `text`, `texts` and `features`.")] | UnsetType = UNSET
+    text: Annotated[
+        str, Meta(description="One text. Give one of `text`, `texts`, `fields` and `features`.")
+    ] | UnsetType = UNSET  # fmt: skip
     texts: Annotated[list[str], Meta(description="Several texts.")] | UnsetType = UNSET
+    fields: Annotated[
+        list[dict[str, str | None]],
+        Meta(description="Several texts, each as the text fields that the model was trained on. Some may be missing."),
+    ] | UnsetType = UNSET  # fmt: skip
     features: Annotated[
         list[list[float] | SparseRow],
         Meta(description="Rows of features, each as a list of all values or as a sparse row."),
@@ -119,7 +125,7 @@ class ModelCard(msgspec.Struct):
     examples: Annotated[list[str], Meta(description="Texts to try; absent by default.")] | UnsetType = UNSET
 
 
-Inputs = list[str] | list[list[float] | SparseRow]
+Inputs = list[str] | list[dict[str, str | None]] | list[list[float] | SparseRow]
 
 _decoder = msgspec.json.Decoder(PredictRequest)
 _encoder = msgspec.json.Encoder()
@@ -134,9 +140,10 @@ def decode_request(body: bytes) -> tuple[Inputs, PredictRequest]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = f'The body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
         raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
-    given: list[Any] = [value for value in (request.text, request.texts, request.features) if value is not UNSET]
+    ways = (request.text, request.texts, request.fields, request.features)
+    given: list[Any] = [value for value in ways if value is not UNSET]
     if len(given) != 1:
-        detail = f'Give one of "text", "texts" and "features"; the request has {len(given)} of them.'
+        detail = f'Give one of "text", "texts", "fields" and "features"; the request has {len(given)} of them.'
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
     return given if isinstance(given[0], str) else given[0], request
 

@@ -65,11 +65,12 @@ def describe(limits: Limits, with_token: bool) -> dict[str, Any]:
     refs, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     ref_of = dict(zip(types, refs, strict=True))
     fields = schemas["PredictRequest"]["properties"]
-    schemas["PredictRequest"]["oneOf"] = [{"required": [name]} for name in ("text", "texts", "features")]
+    schemas["PredictRequest"]["oneOf"] = [{"required": [name]} for name in ("text", "texts", "fields", "features")]
     sparse_rows = {"features": [{"indices": [17, 4711], "values": [0.25, 1.5]}]}
     schemas["PredictRequest"]["examples"] = [{"text": "chest pain", "k": 3}, sparse_rows]
     fields["text"]["maxLength"] = fields["texts"]["items"]["maxLength"] = limits.max_characters
-    fields["texts"]["maxItems"] = fields["features"]["maxItems"] = limits.max_texts
+    for name in ("texts", "fields", "features"):
+        fields[name]["maxItems"] = limits.max_texts
     fields["k"] |= {"type": "integer", "multipleOf": 1}
     problem = {PROBLEM_TYPE: {"schema": ref_of[ProblemDocument]}}
     paths: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from shortlist.serving.batching import Batcher
 from shortlist.serving.limits import Admission
 from shortlist.serving.messages import Inputs, decode_request, encode_response
 from shortlist.serving.served_model import PredictCall, ServedModel
+from shortlist.text.fields import joined
 
 JSON_TYPE = "application/json"
 TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the log
@@ -77,6 +78,8 @@ def fitting(inputs: Inputs, model: Model) -> list[Any]:
     """The inputs of a request as texts, or as rows of the features that the model takes."""
     if all(isinstance(one, str) for one in inputs):
         return inputs
+    if all(isinstance(one, dict) for one in inputs):
+        return [joined(one, model.text_fields) for one in inputs]
     if model.inputs == "anything":
         return [""] * len(inputs)  # it does not look at them
     if model.columns is None:

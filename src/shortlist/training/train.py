@@ -70,8 +70,11 @@ def train(
         if checkpoint_dir:
             refuse_other_kind(checkpoint_dir, ensemble > 1)
         if ensemble > 1:
-            return train_ensemble(recipe, dataset, resolved, ensemble, parallel)
-        return train_one(recipe, dataset, resolved)
+            model = train_ensemble(recipe, dataset, resolved, ensemble, parallel)
+        else:
+            model = train_one(recipe, dataset, resolved)
+    model.text_fields = dataset.text_fields
+    return model
 
 
 def recipe_of(recipe: str | Recipe, published: bool) -> Recipe:
