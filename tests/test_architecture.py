@@ -17,6 +17,7 @@ LEVELS = [
     ["arrays"],
     ["streams"],
     ["files", "progress", "background", "tables"],
+    ["messages"],
     ["kernels"],
     ["text"],
     ["data", "labels"],

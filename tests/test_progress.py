@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, log lines elsewhere, nothing with `show=False`."""
+"""Progress: a bar on a terminal and in a notebook, log lines elsewhere, nothing with `show=False`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +31,20 @@ def test_bar_with_rate_and_time_left_on_a_terminal(monkeypatch):
     assert "reading pairs" in shown
     assert "100%" in shown
     assert "rows/s" in shown
+
+
+def test_a_bar_in_a_notebook(monkeypatch):
+    shell = SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(progress.importlib.util, "find_spec", lambda name: None)  # no widgets: a bar of characters
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0)
+    with Progress("reading pairs", total=100, unit="rows") as bar:
+        bar.advance(100)
+    assert "reading pairs" in sys.stderr.getvalue()
+    shell.config = {}  # IPython in a terminal
+    with Progress("reading pairs", total=100, unit="rows") as bar:
+        assert bar._bar is None
 
 
 @pytest.mark.parametrize("total", [100, None])

@@ -89,7 +89,7 @@ class TestRegistry:
 
     def test_unknown_names_are_answered_with_the_known_ones(self):
         shortlist.register(MINE)
-        with pytest.raises(OptionError, match=r"there is no recipe 'gpt'; the recipes are popular, .*mine\."):
+        with pytest.raises(OptionError, match=r"there is no recipe 'gpt'; the recipes are auto, popular, .*mine\."):
             shortlist.get_recipe("gpt")
 
     def test_train_registers_a_recipe_that_it_is_given(self, tmp_path):
@@ -324,7 +324,7 @@ TEXTS = [(f"red thing{i % 5}", [f"code {i % 7}"]) for i in range(20)]
         ("inceptionxml+", {"n_epochs": 0}, "n_epochs is 0; it must be at least 1"),
         ("inceptionxml+", {"detach_fraction": -0.1}, "detach_fraction is -0.1"),
         ("inceptionxml+", {"variant": "round"}, "it can be syncxml, lightxml"),
-        ("inceptionxml+", {"device": "abacus"}, "device 'abacus' is not available"),
+        ("inceptionxml+", {"device": "abacus"}, "device is 'abacus'; expected cpu, cuda"),
         ("inceptionxml+", {"embedding_dim": 20}, "embedding_dim is 20; InceptionXML needs at least 64"),
         ("inceptionxml+", {"vectors": "/nowhere/glove.txt"}, "/nowhere/glove.txt"),
         ("inceptionxml-deepxml", {"embedding_dim": 20}, "embedding_dim is 20; InceptionXML needs at least 64"),

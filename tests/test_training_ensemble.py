@@ -49,7 +49,7 @@ def two(data, tmp_path_factory):
 class TestErrors:
     @pytest.mark.parametrize("recipe", ["popular", "centroid"])
     def test_a_recipe_without_a_seed(self, recipe):
-        with pytest.raises(OptionError, match=f"{recipe}' has no seed: an ensemble of it would be 3 times the same"):
+        with pytest.raises(OptionError, match=f"{recipe}' is random: an ensemble of it would be 3 times the same"):
             shortlist.train([("a", ["b"])], recipe, ensemble=3)
 
     @pytest.mark.parametrize("name", ["ensemble", "parallel"])
@@ -151,7 +151,7 @@ class TestCommandLine:
         data.write(tmp_path / "pairs.jsonl")
         start = ["train", str(tmp_path / "pairs.jsonl"), "--out", str(tmp_path / "model")]
         for more, message in (
-            (["--ensemble", "3"], "recipe 'centroid' has no seed"),
+            (["--ensemble", "3"], "recipe 'centroid' is random"),
             (["--recipe", "astec", "--ensemble", "0"], "ensemble is 0; it must be at least 1"),
         ):
             done = CliRunner().invoke(command_line, [*start, *more])

@@ -143,13 +143,14 @@ class TestFit:
 
 @pytest.mark.slow
 class TestInterrupted:
-    def test_ctrl_c_saves_and_says_how_to_resume(self, tmp_path):
-        learner, handler = new_learner(), signal.getsignal(signal.SIGINT)
-        interrupt_in_step(learner, 6)
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_saves_and_says_how_to_resume(self, tmp_path, number):
+        learner, handler = new_learner(), signal.getsignal(number)
+        interrupt_in_step(learner, 6, number)
         message = r"epoch 2 of 4; the training is saved in .*stopped here. To continue, rerun with --resume"
         with pytest.raises(Stopped, match=message):
             run(learner, EveryDigit(), Checkpoints(tmp_path / "stopped here", {}))
-        assert signal.getsignal(signal.SIGINT) is handler
+        assert signal.getsignal(number) is handler
         progress = saved_progress(tmp_path / "stopped here")
         assert (progress["epoch"], progress["step"]) == (1, 2)
 
@@ -159,12 +160,13 @@ class TestInterrupted:
         with pytest.raises(Stopped, match="nothing is saved, because there was no checkpoint_dir"):
             run(learner)
 
-    def test_a_second_ctrl_c_does_not_wait_for_the_step(self):
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_second_signal_does_not_wait_for_the_step(self, number):
         learner = new_learner()
 
         def step(*arguments, **options):
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
 
         learner.step = step
         with pytest.raises(KeyboardInterrupt) as caught:

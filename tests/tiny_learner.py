@@ -83,14 +83,14 @@ def assert_equal(found, expected):
         assert np.array_equal(found[name], array), name
 
 
-def interrupt_in_step(learner, number):
-    """Send Ctrl-C during this step of the learner, counted from 1."""
+def interrupt_in_step(learner, number, by=signal.SIGINT):
+    """Send Ctrl-C, or another signal, during this step of the learner, counted from 1."""
     step, taken = learner.step, []
 
     def step_and_interrupt(*arguments, **options):
         taken.append(1)
         if len(taken) == number:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), by)
         return step(*arguments, **options)
 
     learner.step = step_and_interrupt

@@ -2,7 +2,7 @@
 
 >>> import shortlist
 >>> data = shortlist.read([("red shoes", ["shoes"]), ("blue hat", ["hats"])])
->>> model = shortlist.train(data, recipe="centroid")
+>>> model = shortlist.train(data)
 >>> model.predict("shoes", k=1)[0].label
 'shoes'
 """
@@ -22,6 +22,7 @@ _MODULES = {
     "shortlist.errors": ("DataError", "ModelError", "OptionError", "ShortlistError"),
     "shortlist.evaluation": ("evaluate",),
     "shortlist.labels": ("LabelTree",),
+    "shortlist.messages": ("set_verbosity",),
     "shortlist.model": ("load",),
     "shortlist.recipes": ("CustomEncoder", "Option", "Published", "Recipe", "get_recipe", "list_recipes", "register"),
     "shortlist.report": ("model_report",),
@@ -54,6 +55,7 @@ __all__ = [
     "model_report",
     "read",
     "register",
+    "set_verbosity",
     "split",
     "train",
     "update",
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from shortlist.errors import DataError, ModelError, OptionError, ShortlistError
     from shortlist.evaluation import evaluate
     from shortlist.labels import LabelTree
+    from shortlist.messages import set_verbosity
     from shortlist.model import load
     from shortlist.recipes import CustomEncoder, Option, Published, Recipe, get_recipe, list_recipes, register
     from shortlist.report import model_report

@@ -11,19 +11,48 @@ from typing import Any
 
 
 class ShortlistError(Exception):
-    """The root: catch this to catch every error the library raises on purpose."""
+    """The root: catch this to catch every error the library raises on purpose.
+
+    >>> import shortlist
+    >>> try:
+    ...     shortlist.read("no such file.jsonl")
+    ... except ShortlistError as error:
+    ...     print(error)
+    no such file.jsonl: no such file. Check the path.
+    """
 
 
 class DataError(ShortlistError):
-    """The data cannot be read or used as asked: a malformed line, a missing file, a wrong format."""
+    """The data cannot be read or used as asked: a malformed line, a missing file, a wrong format.
+
+    >>> import shortlist
+    >>> shortlist.Dataset.from_lists(["red shoes"], [["shoes"], ["hats"]])
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.DataError: there are 1 texts but 2 lists of labels
+    """
 
 
 class OptionError(ShortlistError, ValueError):
-    """An argument or option has a value that makes no sense."""
+    """An argument or option has a value that makes no sense.
+
+    >>> import shortlist
+    >>> shortlist.get_recipe("astek")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.OptionError: there is no recipe 'astek'; did you mean 'astec'? All recipes are ...
+    """
 
 
 class ModelError(ShortlistError):
-    """A model folder is missing, damaged, or of a version this release cannot read."""
+    """A model folder is missing, damaged, or of a version this release cannot read.
+
+    >>> import shortlist
+    >>> shortlist.load("no such folder")
+    Traceback (most recent call last):
+    ...
+    shortlist.errors.ModelError: no such folder: there is no such model folder. Check the path, or train one first.
+    """
 
 
 class MissingExtraError(ShortlistError, ImportError):
@@ -31,6 +60,17 @@ class MissingExtraError(ShortlistError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional part: pip install "shortlist[{extra}]"')
+
+
+class MissingTorchError(MissingExtraError):
+    """torch is not installed. From PyPI it brings CUDA, gigabytes of it, unless a CPU build is there before."""
+
+    def __init__(self, what: str) -> None:
+        ShortlistError.__init__(
+            self,
+            f"{what} needs torch: uv pip install --torch-backend=cpu torch (a CPU build, 1 GB), or pip install "
+            '"shortlist[train]" (with CUDA, several GB). The recipes auto and astec do not need it.',
+        )
 
 
 def import_extra(module: str, what: str, extra: str) -> Any:

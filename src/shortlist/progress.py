@@ -1,17 +1,36 @@
-"""Progress of long work: a bar with rate and time left on a terminal, log lines elsewhere."""
+"""Progress of long work: a bar with rate and time left on a terminal and in a notebook, log lines elsewhere."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 import time
 from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 log = logging.getLogger("shortlist")
 
 LOG_INTERVAL_SECONDS = 30.0
 BAR_DELAY_SECONDS = 0.5
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a Jupyter notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+def _bar_class() -> Any:
+    """tqdm's bar for a notebook, where its widgets are installed, or for a terminal, which works there, too."""
+    from tqdm import tqdm
+
+    if not in_notebook() or importlib.util.find_spec("ipywidgets") is None:
+        return tqdm
+    from tqdm.notebook import tqdm as notebook_bar
+
+    return notebook_bar
 
 
 class Progress:
@@ -31,11 +50,10 @@ class Progress:
         self._started = self._last_log = time.monotonic()
         self._show = show
         self._note = ""
-        self._bar = None
-        if show and self.bars and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(desc=what, total=total, unit=unit, unit_scale=True, leave=False, delay=BAR_DELAY_SECONDS)
+        self._bar: Any = None
+        if show and self.bars and (in_notebook() or sys.stderr.isatty()):
+            bar, options = _bar_class(), {"unit_scale": True, "leave": False, "delay": BAR_DELAY_SECONDS}
+            self._bar = bar(desc=what, total=total, unit=unit, **options)
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount

@@ -32,7 +32,7 @@ EPSILON = 1e-9
 class ShortlistClassifier(ClassifierMixin, BaseEstimator):
     """A recipe of Shortlist with the interface of scikit-learn.
 
-    recipe     name of the recipe, see `shortlist.list_recipes()`
+    recipe     name of the recipe, see `shortlist.list_recipes()`; "auto" is astec for most data
     min_score  labels that `predict` gives for lists of labels and for indicator matrices: those with at least this
                score. If y has one label per text, `predict` always gives the best one
     k          and at most this many of them
@@ -57,7 +57,7 @@ class ShortlistClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        recipe: str = "centroid",
+        recipe: str = "auto",
         *,
         min_score: float = 0.5,
         k: int = 5,

@@ -108,8 +108,7 @@ def _cross_validate(
 ) -> CrossValidation:
     from shortlist.training.cross_validation import cross_validate
 
-    if recipe is None:
-        raise OptionError("--folds trains a recipe: name it with --recipe, such as --recipe astec.")
+    recipe = recipe or "auto"
     use_recipe(recipe)
     return cross_validate(read_and_warn(source, part_to_read(source, "train"), reading), recipe, folds, **options)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from shortlist.model import Model
 
 STDIO = "-"
+INDENTS = ("initial_indent", "subsequent_indent")
 Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: unit, with_id, with_text, keep
 
 
@@ -35,6 +38,7 @@ Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: u
 @tail_option
 @allow_options
 @levels_option
+@click.option("--explain", is_flag=True, help="For texts as arguments: also show the effect of each word, in log-odds.")
 @click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--keep", multiple=True, metavar="FIELD",
@@ -55,6 +59,7 @@ def predict(
     texts: tuple[str, ...],
     in_file: str | None,
     out: str | None,
+    explain: bool,
     format: str | None,
     id_field: str | None,
     keep: tuple[str, ...],
@@ -82,6 +87,7 @@ def predict(
 
     \b
     shortlist predict model/ "red shoes" "blue hat" -k 3
+    shortlist predict model/ "red shoes" --explain
     shortlist predict model/ in.jsonl --out out.jsonl -k 5 --id sku
     shortlist predict model/ in.csv --text title --keep brand --out out.csv
     shortlist predict model/ tst_X_Xf.txt --out out.jsonl
@@ -92,6 +98,13 @@ def predict(
     """
     reading = with_fields_of(model, reading)
     source = _open_source(texts, in_file, format, id_field, {**reading, "keep": keep})
+    if explain:
+        if source.format != "texts" or out is not None:
+            raise OptionError(
+                "--explain is for texts as arguments. For files, use model.predict(…, explain=True) in Python."
+            )
+        _print_explained(model, texts, as_json, options)
+        return
     if with_text and source.has_features:
         raise OptionError(f"--with-text: {source.name} has features and no texts. Leave it out.")
     with_text = id_field is None and not source.has_features if with_text is None else with_text
@@ -108,6 +121,24 @@ def predict(
         written = _predict_to_file(model, source, out, options, columns, output_options, resume, overwrite)
     if written.rows and written.bad == written.rows:
         sys.exit(1)
+
+
+def _print_explained(model_folder: str, texts: tuple[str, ...], as_json: bool, options: dict[str, Any]) -> None:
+    """The labels of each text, and below each the words that moved its score, by how much."""
+    from shortlist.model import load
+
+    model = load(model_folder)
+    for text, found in zip(texts, model.predict(texts, **options, explain=True), strict=True):
+        explained = [(one, [(text[start:end], round(moved, 2)) for start, end, moved in one.words]) for one in found]
+        if as_json:
+            labels = [{"label": one.label, "name": one.name, "score": one.score, "words": e} for one, e in explained]
+            click.echo(json.dumps({"text": text, "labels": labels}, ensure_ascii=False))
+            continue
+        click.echo(text if found else f"{text}\n  ({_no_labels(model, options['min_score'])})")
+        for one, effects in explained:
+            click.echo(f"  {one.score:6.3f}  {one.label}" + (f"  {one.name}" if one.name != one.label else ""))
+            shown = [f"{word} {moved:+.2f}" for word, moved in effects if moved]
+            click.echo(fill(", ".join(shown) or "no word changes it", 96, **dict.fromkeys(INDENTS, " " * 10)))
 
 
 def _open_source(

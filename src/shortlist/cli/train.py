@@ -44,7 +44,7 @@ def use_recipe(name: str) -> None:
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, name]))
 
 
-RECIPE_HELP = "Name of a recipe (see `shortlist recipes`), or package.module:NAME."
+RECIPE_HELP = "Name of a recipe (see `shortlist recipes`), or package.module:NAME. auto: astec for most data."
 set_option = click.option(
     "--set",
     "options",
@@ -57,17 +57,19 @@ set_option = click.option(
 
 @click.command()
 @click.argument("source")
-@click.option("--recipe", default="centroid", show_default=True, help=RECIPE_HELP)
+@click.option("--recipe", default="auto", show_default=True, help=RECIPE_HELP)
 @click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
 @set_option
 @click.option("--published", is_flag=True, help="Start from the defaults of the recipe's paper.")
+@click.option("--minutes", type=float, help="Time for training: the best model that fits, with fewer epochs if needed.")
 @click.option("--threads", type=int, help="Number of threads; all cores by default.")
-@click.option("--device", help="cpu, cuda, or auto (CUDA where it is available).")
+@click.option("--device", help="cpu, cuda, cuda:1, or auto (CUDA where it is available, except for bags of words).")
 @click.option("--seed", type=int, help="Random seed. The same seed, data and threads give the same model.")
 @click.option("--ensemble", default=1, show_default=True, help="Number of models whose scores are averaged.")
 @click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
 @click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
 @click.option("--hierarchy", type=click.Path(), help="File of children and parents, which the model then stores.")
+@click.option("--overwrite", is_flag=True, help="Replace the model in OUT, if there is one.")
 @click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
 @reading_options
 def train(
@@ -80,18 +82,20 @@ def train(
     parallel: int,
     bits: int,
     hierarchy: str | None,
+    overwrite: bool,
     reading: dict[str, Any],
     **run_options: Any,
 ) -> None:
     """Train a model on SOURCE (a file, or a folder with a train part) and save it.
 
-    Set options of the recipe with --set NAME=VALUE, once for each option. `shortlist recipes astec` lists the options
-    of astec with their meanings, ranges and defaults.
+    The default recipe is astec for most data. `shortlist recipes` says when another one is better. Set options of the
+    recipe with --set NAME=VALUE, once for each option; `shortlist recipes astec` lists those of astec.
 
     A long training writes checkpoints to OUT.checkpoints. If it is interrupted, rerun the same command with --resume.
 
     \b
-    shortlist train pairs.jsonl --recipe inceptionxml+ --out model/
+    shortlist train pairs.jsonl --out model/
+    shortlist train pairs.jsonl --out model/ --minutes 5
     shortlist train parts/ --recipe astec --set n_epochs=5 --set dropout=0.3 --out model/
     shortlist train parts/ --recipe astec --published --out model/
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
@@ -100,21 +104,21 @@ def train(
     from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
     from shortlist.model.own_labels import hierarchy_for
-    from shortlist.recipes import get_recipe
+    from shortlist.training.train import check_early
     from shortlist.training.train import train as train_model
 
     folder = Path(out)
     check_bits(bits)
-    check_replaceable(folder)  # before the work, not after it
+    check_replaceable(folder, overwrite)  # before the work, not after it
     use_recipe(recipe)
     options |= {name: value for name, value in run_options.items() if value is not None}
+    check_early(recipe, options, ensemble, published)  # before the data is read
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
-    if "checkpoint_dir" in get_recipe(recipe).option_names:
-        options.setdefault("checkpoint_dir", str(checkpoints))
+    options.setdefault("checkpoint_dir", str(checkpoints))
     dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
     start = time.perf_counter()
-    model = train_model(dataset, recipe, ensemble, parallel, published, **options)
+    model = train_model(dataset, recipe, ensemble=ensemble, parallel=parallel, published=published, **options)
     if levels is not None:
         inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
         model.set_hierarchy(levels, dataset.display_names, inclusive)

@@ -125,8 +125,8 @@ def _plan_recipe(name: str, parse_value: Callable[[str], Any]) -> EntryPlan:
     if star and (not count.isdecimal() or int(count) < 1):
         raise OptionError(f"{name!r}: expected the number of models after the star, such as astec*3.")
     ensemble = int(count) if star else 1
-    if ensemble > 1 and "seed" not in get_recipe(recipe).option_names:
-        raise OptionError(f"{name!r}: recipe {recipe!r} has no seed, so all models of the ensemble would be equal.")
+    if ensemble > 1 and get_recipe(recipe).is_baseline:
+        raise OptionError(f"{name!r}: all models of an ensemble of {recipe} would be equal.")
     title = f"{recipe} × {ensemble}" if ensemble > 1 else recipe
     if options:
         title += f" ({', '.join(f'{option}={value}' for option, value in options.items())})"

@@ -40,7 +40,7 @@ def run(job: Job) -> None:
         raise DataError(f"{job.source} has changed since the comparison started. Start the comparison again.")
     compiling, start = event.TimingListener(), time.perf_counter()
     with event.install_listener("numba:compile", compiling):
-        trained = train(splits.train, job.recipe, job.ensemble, **_options(job))
+        trained = train(splits.train, job.recipe, ensemble=job.ensemble, **_options(job))
     compile_seconds = compiling.duration if compiling.done else 0.0
     train_seconds = time.perf_counter() - start - compile_seconds
     trained.save(folder / MODEL)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr, row_numbers
 from shortlist.data.read_report import ReadReport
-from shortlist.errors import DataError
+from shortlist.errors import DataError, ShortlistError
 from shortlist.lazy import sparse
 from shortlist.text.fields import TextFields
 from shortlist.text.texts import Texts
@@ -38,8 +38,12 @@ class Dataset:
     text_fields     the fields that the texts were joined from, if there are several
 
     >>> data = Dataset.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats", "blue"]])
-    >>> data.labels_of(1)
-    ['hats', 'blue']
+    >>> data[1]
+    ('blue hat', ['hats', 'blue'])
+    >>> data[:1]
+    Dataset(1 texts, 3 labels, 1 pairs)
+    >>> [text for text, labels in data]
+    ['red shoes', 'blue hat']
     """
 
     texts: Texts
@@ -68,16 +72,50 @@ class Dataset:
                 raise DataError(f"there are {len(self.texts):,} texts but {count:,} {what}; expected one per text")
 
     @staticmethod
-    def from_lists(texts: Sequence[str], labels: Sequence[Sequence[str | int]], **options: Any) -> Dataset:
-        """Create a data set from Python lists. The options are those of `shortlist.read`."""
+    def from_lists(texts: Sequence[str], labels: Sequence[str | int | Sequence[str | int]], **options: Any) -> Dataset:
+        """Create a data set from texts and, for each text, one label or a list of labels.
+
+        The options are those of `shortlist.read`.
+        """
         from shortlist.data.read import read
 
         if len(texts) != len(labels):
             raise DataError(f"there are {len(texts):,} texts but {len(labels):,} lists of labels")
-        return read(list(zip(texts, labels, strict=True)), **options)
+        lists = [[given] if isinstance(given, str | int | np.integer) else given for given in labels]
+        return read(list(zip(texts, lists, strict=True)), **options)
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @overload
+    def __getitem__(self, rows: int | np.integer) -> tuple[str, list[str]]: ...
+
+    @overload
+    def __getitem__(self, rows: slice | np.ndarray | Sequence[int]) -> Dataset: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        """One row as (text, labels); several (a slice, row numbers, or a mask) as a data set."""
+        if isinstance(rows, int | np.integer):
+            row = range(len(self))[rows]
+            return self.texts[row], self.labels_of(row)
+        return self.take(np.arange(len(self))[rows])
+
+    def __iter__(self) -> Iterator[tuple[str, list[str]]]:
+        return zip(self.texts, map(self.labels_of, range(len(self))), strict=True)
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with the columns text and labels (lists of strings), and the columns that were kept.
+
+        >>> Dataset.from_lists(["red shoes"], [["shoes"]]).to_pandas().labels[0]
+        ['shoes']
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ShortlistError("to_pandas needs pandas: pip install pandas") from None
+        rows = list(self)
+        frame = {"text": [text for text, _ in rows], "labels": [labels for _, labels in rows]}
+        return pandas.DataFrame(frame | self.columns)
 
     def __repr__(self) -> str:
         return f"Dataset({len(self):,} texts, {self.n_labels:,} labels, {len(self.labels.values):,} pairs)"

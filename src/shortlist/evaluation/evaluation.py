@@ -135,11 +135,12 @@ def evaluate(
     in_order: bool = False,
     hierarchy: HierarchySource | None = None,
 ) -> Evaluation:
-    """Measure ranked predictions against the true labels.
+    """Measure ranked predictions, or a model, against the true labels.
 
-    predictions   a list of names, or of (name, score, ...) tuples, per text; a `Dataset` whose labels are the
-                  predictions and whose weights are their scores; an integer array of ids, texts × places, best first,
-                  -1 for none; a `Ragged` of ids; or a scipy sparse matrix of scores, texts × labels
+    predictions   a model, which then predicts the texts of the truth; a list of names, or of (name, score, ...)
+                  tuples, per text; a `Dataset` whose labels are the predictions and whose weights are their scores;
+                  an integer array of ids, texts × places, best first, -1 for none; a `Ragged` of ids; or a
+                  scipy sparse matrix of scores, texts × labels
     truth         a `Dataset`, a list of names per text, a `Ragged` of ids, or a sparse matrix. Names are compared with
                   names and ids with ids
     train         the training `Dataset`, or (label frequencies, number of texts); ids are positions in its labels.
@@ -167,6 +168,11 @@ def evaluate(
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
+    if hasattr(predictions, "predict_dataset"):
+        if not isinstance(truth, Dataset):
+            raise OptionError("a model needs the texts to predict: give a Dataset, as evaluate(model, data)")
+        filtered_rows, _ = split_pairs([] if filter_pairs is None else filter_pairs, len(truth))
+        predictions = predictions.predict_dataset(truth, places_needed(max(ks), filtered_rows[:, None]))
     given = convert_predictions(predictions)
     if in_order:
         given.rows = Ragged(given.rows.indptr, given.rows.values)

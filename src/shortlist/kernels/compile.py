@@ -8,6 +8,7 @@ importing numba takes a third of a second, and compiling those kernels 20 second
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from shortlist.messages import show_messages
+
 try:
     from shortlist.kernels import _native as native  # type: ignore[attr-defined]
 except ImportError:  # not built, or for another processor
@@ -28,6 +31,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger("shortlist")
 
 # Sums may be reordered and fused, which lets the compiler use SIMD instructions; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -107,7 +112,10 @@ def _with_lock(dispatcher: Any) -> Any:
 
     def locked_load(key: Any) -> Any:
         with _lock(path):
-            return load(key)
+            found = load(key)
+        if found is None:
+            _say_that_it_compiles()
+        return found
 
     def locked_save(key: Any, data: Any) -> None:
         with _lock(path):
@@ -115,6 +123,13 @@ def _with_lock(dispatcher: Any) -> Any:
 
     files.load, files.save = locked_load, locked_save
     return dispatcher
+
+
+@cache
+def _say_that_it_compiles() -> None:
+    """Once per process."""
+    show_messages()
+    log.info("compiling the inner loops for this machine: half a minute or more, once")
 
 
 @contextlib.contextmanager

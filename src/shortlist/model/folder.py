@@ -164,12 +164,17 @@ def check_bits(bits: int) -> None:
         raise OptionError(f"bits is {bits!r}; it can be 8 or 32")
 
 
-def check_replaceable(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but a model: it may be someone's only copy."""
+def check_replaceable(folder: Path, overwrite: bool = True) -> None:
+    """Refuse to replace a folder that holds anything but a model: it may be someone's only copy.
+
+    Without `overwrite`, refuse to replace a model, too.
+    """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not is_model(folder):
         raise ModelError(f"{folder} exists and is not a model: nothing was written. Choose another folder.")
+    if not overwrite:
+        raise ModelError(f"{folder} holds a model already. Add --overwrite to replace it, or choose another folder.")
     try:
         config, _ = read_config(folder)
     except ModelError as error:
@@ -358,7 +363,11 @@ def load(folder: str | Path) -> Model:
 
     If the folder is replaced meanwhile, the result is the old model or the new one, never a mixture.
 
-    >>> model = shortlist.load("model/")  # doctest: +SKIP
+    >>> import shortlist, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shortlist.train(["red shoes", "blue hat"], ["shoes", "hats"]).save(f"{folder}/model")
+    ...     load(f"{folder}/model").predict("a hat")[0].label
+    'hats'
     """
     folder = Path(folder)
     for _ in range(MAX_ATTEMPTS - 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shortlist.recipes.common import LABEL_TEXTS, MAX_TAIL_LOSS, STOP_WORDS, THREADS, VALIDATION_FRACTION
+from shortlist.recipes.common import LABEL_TEXTS, MAX_TAIL_LOSS, RUN, SEED, STOP_WORDS, VALIDATION_FRACTION
 from shortlist.recipes.options import count
 from shortlist.recipes.recipe import Recipe
 
@@ -13,6 +13,7 @@ POPULAR = Recipe(
     choose_when="as the floor that every model must beat",
     encoder="none",
     phases=("frequencies",),
+    options=(SEED, *RUN),  # they change nothing, but every recipe takes them
     takes=("texts", "sparse", "dense"),
 )
 CENTROID = Recipe(
@@ -29,7 +30,8 @@ CENTROID = Recipe(
         count("max_words_per_label", 1000, "words with the largest weights that each label keeps"),
         VALIDATION_FRACTION,
         MAX_TAIL_LOSS,
-        THREADS,
+        SEED,
+        *RUN,
     ),
     takes=("texts", "sparse", "dense"),
 )

@@ -66,6 +66,7 @@ MAX_TAIL_LOSS = Option(
     low=0,
 )
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
+SEED = count("seed", 0, "random seed", low=0)
 
 LABEL_TEXTS = replace(
     choice(
@@ -110,7 +111,7 @@ HELD_OUT_OPTIONS = (
     flag("tune_search", True, "search less in prediction where held-out texts show that it costs next to nothing"),
     MAX_TAIL_LOSS,
     count("patience", 10, "stop after this many epochs without improvement"),
-    count("seed", 0, "random seed", low=0),
+    SEED,
 )
 TEXT_OPTIONS = (
     count("embedding_dim", 300, "dimensions of the word vectors"),
@@ -159,10 +160,17 @@ TEXT_OPTIONS = (
 )
 RUN = (
     THREADS,
-    Option("device", (str,), "auto", "cpu, cuda, or auto: CUDA if available, except for bags of words"),
+    Option(
+        "device",
+        (str,),
+        "auto",
+        "cpu, cuda (cuda:1 is the second GPU), or auto: CUDA if available, except for bags of words",
+        pattern=r"auto|cpu|cuda(:\d+)?",
+    ),
     Option("checkpoint_dir", (str,), "", "folder for checkpoints; empty: none are written"),
     flag("resume", False, "continue from the checkpoint in checkpoint_dir"),
     Option("checkpoint_minutes", (float,), 10.0, "minutes between checkpoints", low=0),
+    Option("minutes", (float,), 0.0, "training time to stay within, with fewer epochs if needed; 0: no limit", low=0),
 )
 LEARNING_RATE = rate("learning_rate", 0.004, "peak of the learning rate")
 # How label rows and word vectors learn. Behind `n_epochs`, which one of the defaults needs.

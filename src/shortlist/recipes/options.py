@@ -13,7 +13,7 @@ import numpy as np
 from shortlist.errors import OptionError
 
 # How a training runs, not what the model is: these are not saved with it.
-RUN_OPTIONS = ("threads", "device", "checkpoint_dir", "resume", "checkpoint_minutes")
+RUN_OPTIONS = ("threads", "device", "checkpoint_dir", "resume", "checkpoint_minutes", "minutes")
 
 _TYPE_NAMES = {
     int: "a whole number",
@@ -54,6 +54,9 @@ class Option:
     low       smallest value, excluded if `open_low`; likewise `high`
     source    in a published form, where in the paper the default is
     aliases   other values that are accepted, and what they mean
+
+    >>> Option("n_epochs", (int,), 10, "passes over the training texts", low=1).range
+    'at least 1'
     """
 
     name: str
@@ -160,7 +163,11 @@ def _show(value: Any) -> str:
 
 
 class Published(NamedTuple):
-    """The default of an option in a paper: a value or a function of the `DataSize`, and its place in the paper."""
+    """The default of an option in a paper: a value or a function of the `DataSize`, and its place in the paper.
+
+    >>> Published(500, "Table 5").default
+    500
+    """
 
     default: Any
     source: str = ""

@@ -13,6 +13,7 @@ A recipe named after a paper has a second set of defaults, the paper's: `astec@p
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -48,6 +49,11 @@ class CustomEncoder:
 
     If the recipe takes sparse features, the module gets their weights as a second argument, and the `Ragged` has them,
     too. If it takes dense features, module and `encode` get these (batch × columns) in place of word ids.
+
+    `docs/own-encoder.md` has a whole example.
+
+    >>> CustomEncoder("my-encoder", network=lambda *_: None, encode=lambda arrays, word_ids: None).name
+    'my-encoder'
     """
 
     name: str
@@ -69,6 +75,11 @@ class Recipe:
     options                           every option with its default, meaning and range
     takes                             what it can learn from: "texts", "sparse" features, "dense" features
     published                         defaults that differ in the paper, by name of the option
+
+    >>> import dataclasses
+    >>> mine = dataclasses.replace(get_recipe("centroid"), name="mine", summary="centroids, named by me")
+    >>> mine.phases
+    ('centroids',)
     """
 
     name: str
@@ -85,6 +96,11 @@ class Recipe:
     def option_names(self) -> set[str]:
         return {option.name for option in self.options}
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether nothing in it is random or learnt in epochs: no seed, no device and no checkpoints matter."""
+        return self.encoder in ("none", "tfidf")
+
     def as_published(self) -> Recipe:
         """The same recipe with the defaults of its paper."""
         if not self.published:
@@ -97,7 +113,10 @@ _registered: dict[str, Recipe] = {}
 
 
 def register(recipe: Recipe) -> None:
-    """Make a recipe known by its name, in this process. One that was registered before under this name is replaced."""
+    """Make a recipe known by its name, in this process. One that was registered before under this name is replaced.
+
+    >>> register(get_recipe("centroid"))  # a recipe of yours
+    """
     if not isinstance(recipe, Recipe):
         raise OptionError(f"register takes a Recipe, not {type(recipe).__name__}")
     known = {**_plugged_in(os.environ.get(VARIABLE, "")), **_built_in()}.get(recipe.name, recipe)
@@ -107,7 +126,11 @@ def register(recipe: Recipe) -> None:
 
 
 def list_recipes() -> dict[str, Recipe]:
-    """Every recipe by name: built-in ones first, then those of other packages."""
+    """Every recipe by name: built-in ones first, then those of other packages.
+
+    >>> list(list_recipes())[:3]
+    ['popular', 'centroid', 'astec']
+    """
     return {**_built_in(), **_plugged_in(os.environ.get(VARIABLE, "")), **_registered}
 
 
@@ -115,6 +138,9 @@ def get_recipe(name: str) -> Recipe:
     """The recipe with this name, or the one that `package.module:NAME` names, which is registered, too.
 
     `NAME@published` is the recipe with the defaults of its paper.
+
+    >>> get_recipe("astec").phases
+    ('surrogate', 'candidates', 'classifier')
     """
     if name.endswith(PUBLISHED):
         return get_recipe(name.removesuffix(PUBLISHED)).as_published()
@@ -125,7 +151,9 @@ def get_recipe(name: str) -> Recipe:
     # Built-in ones first: a module that is being imported for its own recipe may ask for them.
     known = _built_in() if name in _built_in() else list_recipes()
     if name not in known:
-        raise OptionError(f"there is no recipe {name!r}; the recipes are {', '.join(known)}.")
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}? All" if close else "the"
+        raise OptionError(f"there is no recipe {name!r}; {hint} recipes are auto, {', '.join(known)}.")
     return known[name]
 
 

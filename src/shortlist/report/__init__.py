@@ -19,7 +19,10 @@ def model_report(model: Model, test: Dataset, train: Dataset | None = None, **op
 
     The options are those of `measure_model`: `name`, `unseen`, `drop_leaks`, `seed` and `threads`.
 
-    >>> shortlist.model_report(model, test, train=train).write("report.html", "report.md")  # doctest: +SKIP
+    >>> import shortlist, tempfile
+    >>> data = shortlist.read([("red shoes", ["shoes"]), ("blue hat", ["hats"])] * 10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model_report(shortlist.train(data), data, train=data).write(f"{folder}/report.html")
     """
     from shortlist.report.measure import measure_model
     from shortlist.report.model import model_page

@@ -15,6 +15,7 @@ from shortlist.stages.candidates import AllLabels, CandidateStage
 from shortlist.stages.classifier import Classifier
 from shortlist.stages.encoders import Encoder, NoEncoder
 from shortlist.stages.pipeline import Pipeline
+from shortlist.training.budget import Budget
 from shortlist.training.data import TrainingData
 from shortlist.training.group import ALONE, Group, Shard
 from shortlist.training.sharding import EncodedTexts, ShardedPipeline
@@ -32,6 +33,7 @@ class Build:
                      the final one has
     records          the training curves
     group, shard     the workers that train together, and the labels of this one; None: all labels
+    budget           the time for training, if that is limited
     """
 
     recipe: Recipe
@@ -48,6 +50,7 @@ class Build:
     records: list[dict[str, Any]] = field(default_factory=list)
     group: Group = ALONE
     shard: Shard | None = None
+    budget: Budget | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -117,7 +120,14 @@ class Build:
         )
         validation = validation if len(self.data.held_out) else None
         arrays, records = fit(
-            learner, schedule, batches, validation, checkpoints, options.resume, tensorboard=tensorboard
+            learner,
+            schedule,
+            batches,
+            validation,
+            checkpoints,
+            options.resume,
+            tensorboard=tensorboard,
+            budget=self.budget,
         )
         self.records += [{"phase": phase, **record} for record in records]
         return arrays

@@ -17,7 +17,8 @@ from shortlist.evaluation.evaluation import metrics_table
 from shortlist.evaluation.filters import places_needed
 from shortlist.evaluation.metrics import DEFAULT_K, check_k
 from shortlist.evaluation.overlap import COUNTED, Unseen
-from shortlist.recipes.recipe import Recipe, get_recipe
+from shortlist.recipes.auto import AUTO
+from shortlist.recipes.recipe import Recipe
 from shortlist.tables import Table, Tabular, wrapped
 from shortlist.training.train import train
 
@@ -85,7 +86,7 @@ class CrossValidation(Tabular):
 
 def cross_validate(
     data: Any,
-    recipe: str | Recipe = "centroid",
+    recipe: str | Recipe = AUTO,
     folds: int = 5,
     *,
     k: int | Iterable[int] = DEFAULT_K,
@@ -108,11 +109,9 @@ def cross_validate(
     100.0
     """
     ks = check_k(k)
-    found = recipe if isinstance(recipe, Recipe) else get_recipe(recipe)
     if options.get("checkpoint_dir"):
         raise OptionError("cross-validation trains several models and keeps no checkpoints: leave out checkpoint_dir")
-    if "seed" in found.option_names:
-        options["seed"] = seed
+    options["seed"] = seed
     dataset = read(data)
     evaluations: list[Evaluation] = []
     for train_part, test_part in split_folds(dataset, folds, seed):

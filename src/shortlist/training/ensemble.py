@@ -34,6 +34,7 @@ from shortlist.recipes.recipe import Recipe
 from shortlist.stages.calibration import Calibration
 from shortlist.training import memory
 from shortlist.training.checkpoints import FACTS, Checkpoints
+from shortlist.training.interrupts import SIGNALS
 from shortlist.training.train import train_one
 
 log = logging.getLogger("shortlist")
@@ -43,14 +44,15 @@ MEMBER, FINISHED, MODEL = "member-", "finished", "model"
 
 def train_ensemble(recipe: Recipe, dataset: Dataset, options: Options, n_members: int, parallel: int = 1) -> Model:
     """Train members with the seeds `options.seed`, `options.seed + 1`, …, `parallel` of them at the same time."""
-    if "seed" not in options:
+    if recipe.is_baseline:
         raise OptionError(
-            f"recipe {recipe.name!r} has no seed: an ensemble of it would be {n_members} times the same model. Leave "
-            "ensemble out, or choose another recipe."
+            f"nothing in recipe {recipe.name!r} is random: an ensemble of it would be {n_members} times the same "
+            "model. Leave ensemble out, or choose another recipe."
         )
     at_once = min(parallel, n_members)
     if at_once > 1:
         options = options.replace(threads=max(1, options.threads // at_once))
+    options = options.replace(minutes=options.minutes * at_once / n_members)
     in_parallel = f", {at_once} at once" if at_once > 1 else ""
     log.info("training %s × %d, seeds from %d on%s", recipe.name, n_members, options.seed, in_parallel)
     with contextlib.ExitStack() as stack:
@@ -231,9 +233,9 @@ def _stop(processes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block, and in a process started here until it is ready for it."""
+    """Hold Ctrl-C and SIGTERM back until the end of the block, and in a process started here until it is ready."""
     resource_tracker.ensure_running()  # starting it later would let signals in
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
@@ -249,7 +251,7 @@ def _train_member(member: _Member, dataset: Dataset, n_starting: int, level: int
     error: BaseException | None = None
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         member.train(dataset)
     except BaseException as caught:  # noqa: BLE001 - the parent raises it
         error = _for_parent(caught)

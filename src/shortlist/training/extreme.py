@@ -41,7 +41,7 @@ def classifier(build: Build) -> None:
     log.info("learning the rows of %s labels on %d candidates per text", f"{data.n_labels:,}", n_candidates)
     build.classifier = stage = LEARNERS[options.classifier](build)
     stage.blend = fit_blend(build, stage)
-    log.info("blend: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(stage.blend).items()))
+    log.debug("blend: %s", ", ".join(f"{name} {value:.3f}" for name, value in vars(stage.blend).items()))
     features, k = build.features, options.get("n_reranked", 1)
     if isinstance(stage, ShardedRows) and isinstance(features, EncodedTexts):
         assert build.own_candidates is not None

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,8 +15,10 @@ from shortlist.arrays import Arrays
 from shortlist.errors import Stopped
 from shortlist.progress import Progress
 from shortlist.training.batches import Batch, Batches, epoch_batches
+from shortlist.training.budget import Budget
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.heads import StepResult, require_finite
+from shortlist.training.interrupts import interrupt_event
 from shortlist.training.schedules import learning_rate_at
 
 log = logging.getLogger("shortlist")
@@ -72,6 +71,10 @@ class Schedule:
         """The learning rate after this fraction of training."""
         return learning_rate_at(progress, self.learning_rate, self.schedule, self.decay_epoch / self.n_epochs)
 
+    def shortened(self, n_epochs: int) -> Schedule:
+        """The same in fewer epochs."""
+        return replace(self, n_epochs=n_epochs, decay_epoch=-(-self.decay_epoch * n_epochs // self.n_epochs))
+
 
 @dataclass
 class Progressed:
@@ -80,6 +83,9 @@ class Progressed:
     epoch: int = 0
     step: int = 0  # the next step, counted within its epoch
     seconds: float = 0.0
+    # With a budget: the epochs that fit, 0 until that is known, and the seconds of it that are spent.
+    planned: int = 0
+    spent: float = 0.0
     records: list[dict[str, Any]] = field(default_factory=list)
     # Sums over the texts of this epoch.
     texts: int = 0
@@ -131,25 +137,36 @@ def fit(
     resume: bool = False,
     show_progress: bool = True,
     tensorboard: Any = None,
+    budget: Budget | None = None,
 ) -> tuple[Arrays, list[dict[str, Any]]]:
-    """Train. Returns the arrays of the best epoch (without validation, the last one) and the record of every epoch."""
+    """Train. Returns the arrays of the best epoch (without validation, the last one) and the record of every epoch.
+
+    With a budget, there may be fewer epochs. A resumed training has as many as were planned before.
+    """
     done = Progressed()
     if checkpoints is not None and resume:
         done = restore(learner, checkpoints)
     elif checkpoints is not None:
         checkpoints.refuse_to_overwrite()
-    n_texts, n_epochs = len(batches.lengths), schedule.n_epochs
+    if budget is not None:
+        budget.resume(done.spent)
+        budget.start_phase(schedule.n_epochs)
+    was_planned = done.planned > 0
+    if was_planned:
+        schedule = schedule.shortened(done.planned)
+    n_texts = len(batches.lengths)
     steps_per_epoch = -(-n_texts // schedule.batch_size)
-    n_steps = n_epochs * steps_per_epoch
     arrays: Arrays | None = None
     with contextlib.ExitStack() as stack:
         stop = stack.enter_context(interrupt_event())
         best: Arrays = {}  # in memory, unless there are checkpoints
-        while done.epoch < n_epochs and (validation is None or done.epoch - done.best_epoch < schedule.patience):
+        while done.epoch < schedule.n_epochs:
+            if validation is not None and done.epoch - done.best_epoch >= schedule.patience:
+                break
             if arrays is not None and checkpoints is not None and checkpoints.due():
-                save(learner, done, checkpoints)  # between two epochs
+                save(learner, done, checkpoints, budget)  # between two epochs
             started = time.monotonic()
-            with Progress(f"epoch {done.epoch + 1}/{n_epochs}", n_texts, "texts", show_progress) as progress:
+            with Progress(f"epoch {done.epoch + 1}/{schedule.n_epochs}", n_texts, "texts", show_progress) as progress:
                 progress.advance(min(done.step * schedule.batch_size, n_texts))
                 for step, rows in enumerate(
                     epoch_batches(batches.lengths, schedule.batch_size, schedule.seed, done.epoch)
@@ -161,26 +178,31 @@ def fit(
                     batch = batches.take(np.repeat(rows, 2) if len(rows) == 1 else rows, rng)  # batch norm needs two
                     learner.seed(int(rng.integers(2**62)))
                     n_done = done.epoch * steps_per_epoch + step
+                    n_steps = schedule.n_epochs * steps_per_epoch
                     learning_rate = schedule.rate(n_done / n_steps)
                     result = learner.step(batch, learning_rate, detach=n_done < schedule.detach_fraction * n_steps)
                     done.add(result, len(rows))
                     done.step = step + 1
                     progress.advance(len(rows))
                     progress.note(f"loss {done.mean_loss:.3f}, learning rate {learning_rate:.5f}")
+                    if budget is not None and not done.planned:
+                        schedule = within(budget, schedule, done, done.epoch + done.step / steps_per_epoch)
                     if stop.is_set() or (checkpoints is not None and checkpoints.due()):
                         done.seconds, started = done.seconds + time.monotonic() - started, time.monotonic()
-                        save(learner, done, checkpoints)
+                        save(learner, done, checkpoints, budget)
                     if stop.is_set():
-                        raise stopped(done, n_epochs, checkpoints)
+                        raise stopped(done, schedule.n_epochs, checkpoints)
             done.seconds += time.monotonic() - started
             arrays = learner.for_prediction()
             require_finite(arrays)
             record = done.finish_epoch({} if validation is None else validation.measure(arrays), n_texts)
-            log.info(describe(record, n_epochs))
+            log.info(describe(record, schedule.n_epochs))
+            if budget is not None and not was_planned:
+                schedule = within(budget, schedule, done, done.epoch)
             if tensorboard is not None:
                 for name, value in record.items():
                     tensorboard.add_scalar(name.replace("@", "_at_"), value, done.epoch)
-            if validation is not None and done.best_epoch == done.epoch < n_epochs:
+            if validation is not None and done.best_epoch == done.epoch < schedule.n_epochs:
                 if checkpoints is not None:
                     checkpoints.save_best(arrays)
                 else:
@@ -188,7 +210,7 @@ def fit(
             if checkpoints is not None:
                 checkpoints.write_metrics(done.records)
         if arrays is not None:
-            save(learner, done, checkpoints)  # what follows may take long, too
+            save(learner, done, checkpoints, budget)  # what follows may take long, too
         if done.best_epoch != done.epoch:
             log.info("epoch %d was the best", done.best_epoch)
             arrays = best if checkpoints is None else checkpoints.load_best()
@@ -210,8 +232,21 @@ def restore(learner: Learner, checkpoints: Checkpoints) -> Progressed:
     return done
 
 
-def save(learner: Learner, done: Progressed, checkpoints: Checkpoints | None) -> None:
+def within(budget: Budget, schedule: Schedule, done: Progressed, n_done: float) -> Schedule:
+    """The schedule, shortened to the epochs that fit into the budget, if that is known after `n_done` epochs."""
+    n_epochs = budget.epochs_that_fit(n_done, schedule.n_epochs)
+    if n_epochs is None:
+        return schedule
+    if n_epochs < schedule.n_epochs:
+        log.info("%d of %d epochs fit into the %g minutes", n_epochs, schedule.n_epochs, budget.minutes)
+    done.planned = n_epochs
+    return schedule.shortened(n_epochs)
+
+
+def save(learner: Learner, done: Progressed, checkpoints: Checkpoints | None, budget: Budget | None) -> None:
     if checkpoints is not None:
+        if budget is not None:
+            done.spent = budget.elapsed
         checkpoints.save(learner.state(), {"progressed": asdict(done)})
 
 
@@ -227,26 +262,6 @@ def describe(record: dict[str, Any], n_epochs: int) -> str:
     shown = [name for name in ("P@1", "P@5", "PSP@5", "meta_recall") if name in record]
     scores = "".join(f", {name} {record[name]:.2f}" for name in shown)
     return f"epoch {record['epoch']}/{n_epochs}: loss {record['loss']:.3f}{scores}, {record['seconds']:.0f} s"
-
-
-@contextlib.contextmanager
-def interrupt_event() -> Iterator[threading.Event]:
-    """Within the block, Ctrl-C sets the event; a second one raises KeyboardInterrupt as usual."""
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.signal(signal.SIGINT, on_signal)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def tensorboard_writer(folder: Path) -> Any:

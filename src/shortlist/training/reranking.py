@@ -100,7 +100,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     # What it will be like on new texts: each half as ranked by the weights of the other half.
     build.held_out_ranked = best_of(evidence.ids, odds, RANKS)
     reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
-    log.info("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
+    log.debug("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     held_out_rows = features.transform(data.held_out_raw, data.held_out_ids)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.hygiene import findings
 from shortlist.data.read import read
-from shortlist.errors import DataError, MissingExtraError, OptionError
-from shortlist.kernels.threads import use_cores, use_threads
+from shortlist.errors import DataError, MissingTorchError, OptionError
+from shortlist.kernels.threads import n_cores, use_cores, use_threads
+from shortlist.messages import show_messages
 from shortlist.model.model import Model
+from shortlist.recipes.auto import AUTO, MANY_TEXTS, choose_recipe
 from shortlist.recipes.options import Options, count, resolve
 from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
-from shortlist.tables import wrapped
+from shortlist.tables import plain, wrapped
+from shortlist.training.budget import Budget, planned_epochs
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.group import ALONE, Group
@@ -38,35 +42,45 @@ HINTS = {
 
 
 def train(
-    dataset: Any,
-    recipe: str | Recipe = "centroid",
+    data: Any,
+    labels: Any = None,
+    recipe: str | Recipe = AUTO,
+    *,
     ensemble: int = 1,
     parallel: int = 1,
     published: bool = False,
     **options: Any,
 ) -> Model:
-    """Train a model on a data set, or on anything that `shortlist.read` reads.
+    """Train a model.
 
-    recipe     a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered
+    data       a data set, or anything that `shortlist.read` reads; or a list of texts, with their labels
+    labels     one label, or a list of labels, for each of the texts. `train(data, "astec")` is the recipe
+    recipe     a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered. "auto"
+               is astec for most data
     ensemble   number of models with different seeds whose scores are averaged
     parallel   number of them to train at the same time, each in a process of its own
     published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
-    options    options of the recipe; `shortlist recipes NAME` lists them
+    options    options of the recipe, such as `seed`, `threads`, `minutes`; `shortlist recipes NAME` lists them
 
-    >>> model = train([("red shoes", ["shoes"]), ("blue hat", ["hats"])], recipe="centroid")
+    >>> model = train(["red shoes", "blue hat"], ["shoes", "hats"])
     >>> model.predict("a hat")[0].label
     'hats'
     """
-    recipe = recipe_of(recipe, published)
+    show_messages()
+    if isinstance(labels, str | Recipe):
+        labels, recipe = None, labels
     ensemble, parallel = (count(name, 1, "").checked(n) for name, n in (("ensemble", ensemble), ("parallel", parallel)))
-    resolve(recipe.name, recipe.options, options)  # a wrong option should not wait for the data
-    dataset = dataset if isinstance(dataset, Dataset) else read(dataset)
+    check_early(recipe, options, ensemble, published)
+    data = data if labels is None else Dataset.from_lists(data, labels)
+    dataset = data if isinstance(data, Dataset) else read(data)
+    recipe = choose(recipe, dataset, options, ensemble, published)
     resolved = resolve_for(recipe, dataset, options)
     from shortlist.training.checkpoints import lock_checkpoints
     from shortlist.training.ensemble import refuse_other_kind, train_ensemble
+    from shortlist.training.interrupts import stopping
 
     checkpoint_dir = resolved.get("checkpoint_dir", "")
-    with lock_checkpoints(checkpoint_dir):
+    with lock_checkpoints(checkpoint_dir), stopping(checkpoint_dir):
         if checkpoint_dir:
             refuse_other_kind(checkpoint_dir, ensemble > 1)
         if ensemble > 1:
@@ -95,6 +109,7 @@ def resolve_for(recipe: Recipe, dataset: Dataset, options: dict[str, Any]) -> Op
     resolved = resolve(recipe.name, recipe.options, options, *sizes)
     require_words(dataset, resolved)
     require_reranker(recipe, resolved)
+    show_training(recipe, dataset, resolved, options, sizes)
     return resolved
 
 
@@ -104,10 +119,12 @@ def train_one(recipe: Recipe, dataset: Dataset, options: Options, group: Group =
     group  workers that all call this function with the same data. Each returns the model with its own label rows
     """
     require_no_checkpoints(options)
-    show_options(options)
+    budget = None
+    if options.get("minutes", 0) and group is ALONE:  # workers would plan different numbers of epochs
+        budget = Budget(options.minutes, planned_epochs(recipe, options))
     with running(recipe, options):
         data = TrainingData(dataset, options)
-        build = Build(recipe, data, options, group=group)
+        build = Build(recipe, data, options, group=group, budget=budget)
         phases = [phase_named(name) for name in recipe.phases]
         sizes = {k: v for phase in phases for k, v in phase.memory(build).items()} | reranker_memory(build)
         require_memory(sizes, memory_advice(dataset))
@@ -120,7 +137,26 @@ def train_one(recipe: Recipe, dataset: Dataset, options: Options, group: Group =
         model = Model(recipe.name, options.model_options(), [pipeline], *names, records=build.records)
         with remembering(pipeline):
             tune(model, build)
+    if budget is not None:
+        log.info("trained in %.1f of %g minutes", budget.elapsed / 60, options.minutes)
     return model
+
+
+def choose(
+    recipe: str | Recipe, dataset: Dataset | None, options: Mapping[str, Any], ensemble: int, published: bool
+) -> Recipe:
+    """The recipe that was asked for; for "auto" the one for this data, or, before it is read, for most data."""
+    if recipe == AUTO:
+        kind, n_texts = ("", MANY_TEXTS) if dataset is None else (dataset.input_kind, len(dataset))
+        limits = options.get("minutes") or 0, options.get("threads") or n_cores()
+        recipe = choose_recipe(kind, n_texts, *limits, options, needs_seeds=ensemble > 1, published=published)
+    return recipe_of(recipe, published)
+
+
+def check_early(recipe: str | Recipe, options: Mapping[str, Any], ensemble: int, published: bool) -> None:
+    """Raise an error for a wrong option, or a part that is not installed: these should not wait for the data."""
+    chosen = choose(recipe, None, options, ensemble, published)
+    require_torch(chosen, resolve(chosen.name, chosen.options, options))
 
 
 def require_inputs(recipe: Recipe, dataset: Dataset) -> None:
@@ -173,10 +209,33 @@ def require_no_checkpoints(options: Options) -> None:
             Checkpoints(phase, {}).refuse_to_overwrite()
 
 
-def show_options(options: Options) -> None:
-    shown = options.model_options()
-    if shown:
-        log.info("options: %s", ", ".join(f"{name} {value}" for name, value in shown.items() if value != ""))
+def show_training(
+    recipe: Recipe, dataset: Dataset, options: Options, given: Mapping[str, Any], sizes: tuple[int, int, str, int]
+) -> None:
+    """Say what is trained on what, and which of the given options differ from the defaults for this data."""
+    sizes_of = f"{len(dataset):,} texts, {dataset.n_labels:,} labels"
+    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
+    log.info("training %s: %s, %s", recipe.name, sizes_of, threads)
+    required = {option.name: options.get(option.name, None) for option in recipe.options if option.required}
+    defaults, values = (
+        some.model_options() for some in (resolve(recipe.name, recipe.options, required, *sizes), options)
+    )
+    changed = [[name, str(values[name]), str(defaults[name])] for name in given if name in values]
+    changed = [[name, value, default or "-"] for name, value, default in changed if value != default]
+    if changed:
+        log.info("%s", plain(["option", "value", "default"], changed))
+
+
+def require_torch(recipe: Recipe, options: Options) -> None:
+    """Raise an error if the recipe needs torch, or a device, that is not there."""
+    if not needs_torch(recipe, options):
+        return
+    if find_spec("torch") is None:
+        raise MissingTorchError(f"training {recipe.name}")
+    if options.get("device", "auto") not in ("auto", "cpu"):
+        from shortlist.training.learner import find_device
+
+        find_device(options.device)
 
 
 def memory_advice(dataset: Dataset) -> str:
@@ -201,10 +260,8 @@ def running(recipe: Recipe, options: Options) -> Iterator[None]:
             return
         if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
             os.environ["GOMP_SPINCOUNT"] = "5000"  # idle threads of torch would keep a core busy for milliseconds
-        try:
-            import torch
-        except ImportError:
-            raise MissingExtraError(f"training {recipe.name}", "train") from None
+        import torch
+
         before = torch.get_num_threads()
         torch.set_num_threads(n_threads)
         try:

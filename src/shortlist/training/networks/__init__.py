@@ -127,7 +127,9 @@ def network_kind(recipe: Recipe) -> NetworkKind:
 
 def needs_torch(recipe: Recipe, options: Options) -> bool:
     """Whether this recipe, with these options, trains with torch."""
-    return bool(recipe.phases) and (recipe.encoder not in PLAIN_ENCODERS or in_torch(options))
+    if recipe.is_baseline or not recipe.phases:
+        return False
+    return recipe.encoder not in PLAIN_ENCODERS or in_torch(options)
 
 
 def in_torch(options: Options) -> bool:
