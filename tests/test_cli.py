@@ -276,7 +276,6 @@ def test_cross_validation(run, pairs, tmp_path):
     found = json.loads(run("evaluate", "--folds", "4", pairs, "--recipe", "centroid", "-k", "1", "--json").stdout)
     assert found["values"]["P@1"] == 100 and found["deviations"]["P@1"] == 0 and len(found["folds"]) == 4
     for wrong, message in (
-        (["--folds", "4", pairs], "--recipe"),
         (["--folds", "4", pairs, pairs, "--recipe", "centroid"], "leave out a second argument"),
         (["--folds", "4", pairs, "--recipe", "centroid", "--drop-leaks"], "leave out --drop-leaks"),
         (["--folds", "1", pairs, "--recipe", "centroid"], "from 2 to 40 folds"),
@@ -342,3 +341,34 @@ def test_a_reader_that_goes_away_is_no_error(pairs, tmp_path):
     command = f"{sys.executable} -m shortlist data describe {pairs} --json | true"
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in run.stderr
+
+
+def test_a_model_is_not_replaced_unasked(run, pairs, tmp_path):
+    model = tmp_path / "model"
+    assert run("train", pairs, "--out", model).exit_code == 0
+    before = {path.name: path.read_bytes() for path in model.iterdir()}
+    done = run("train", pairs, "--out", model, "--recipe", "popular")
+    assert (done.exit_code, "Add --overwrite to replace it" in done.stderr) == (2, True)
+    assert {path.name: path.read_bytes() for path in model.iterdir()} == before
+    done = run("train", pairs, "--out", model, "--recipe", "popular", "--overwrite")
+    assert done.exit_code == 0 and library.load(model).recipe == "popular"
+
+
+def test_predict_explains(run, pairs, tmp_path):
+    model = tmp_path / "model"
+    run("train", pairs, "--out", model)
+    done = run("predict", model, "blue hat", "xyzzy", "-k", "2", "--explain")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [lines[0], lines[1][1], lines[3][1]] in ([["blue", "hat"], "hat", "blue"], [["blue", "hat"], "blue", "hat"])
+    effects = dict(zip(*[iter(" ".join(lines[2]).replace(",", "").split())] * 2, strict=True))
+    assert float(effects[lines[1][1]]) > 0.5
+    assert "no known words" in done.stdout
+    (one,) = (json.loads(line) for line in run("predict", model, "blue hat", "--explain", "--json").stdout.splitlines())
+    assert [word for word, _ in one["labels"][0]["words"]] == ["blue", "hat"]
+    done = run("predict", model, pairs, "--explain")
+    assert (done.exit_code, "for texts as arguments" in done.stderr) == (2, True)
+
+
+def test_wrong_commands_have_a_suggestion(run):
+    assert "Did you mean 'train'?" in run("trian").stderr
+    assert "Did you mean 'describe'?" in run("data", "descibe").stderr

@@ -272,7 +272,7 @@ class TestResolve:
         assert message in str(caught.value)
 
     def test_a_recipe_without_options_says_so(self):
-        with pytest.raises(OptionError, match="recipe 'popular' has no option 'n_epochs'; it has none"):
+        with pytest.raises(OptionError, match="recipe 'popular' has no option 'n_epochs'; it has seed"):
             shortlist.train([("a", ["b"])], recipe="popular", n_epochs=3)
 
     def test_options_are_checked_before_the_data_is_read(self):

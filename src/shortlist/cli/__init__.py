@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import sys
@@ -41,6 +42,9 @@ class Commands(click.Group):
         if cmd_name in ("describe", "convert", "split"):
             ctx.fail(f"No such command '{cmd_name}'. Did you mean 'shortlist data {cmd_name}'?")
         if cmd_name not in COMMANDS:
+            close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            if close and not ctx.resilient_parsing:  # completion in a shell asks for what is half typed
+                ctx.fail(f"No such command '{cmd_name}'. Did you mean '{close[0]}'?")
             return None
         return getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
 

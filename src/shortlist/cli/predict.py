@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from shortlist.model import Model
 
 STDIO = "-"
-INDENTS = ("initial_indent", "subsequent_indent")
 Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: unit, with_id, with_text, keep
 
 
@@ -138,7 +137,7 @@ def _print_explained(model_folder: str, texts: tuple[str, ...], as_json: bool, o
         for one, effects in explained:
             click.echo(f"  {one.score:6.3f}  {one.label}" + (f"  {one.name}" if one.name != one.label else ""))
             shown = [f"{word} {moved:+.2f}" for word, moved in effects if moved]
-            click.echo(fill(", ".join(shown) or "no word changes it", 96, **dict.fromkeys(INDENTS, " " * 10)))
+            click.echo(indent(fill(", ".join(shown) or "no word changes it", 86), " " * 10))
 
 
 def _open_source(

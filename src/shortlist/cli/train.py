@@ -104,6 +104,7 @@ def train(
     from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
     from shortlist.model.own_labels import hierarchy_for
+    from shortlist.recipes import get_recipe
     from shortlist.training.train import check_early
     from shortlist.training.train import train as train_model
 
@@ -114,7 +115,8 @@ def train(
     options |= {name: value for name, value in run_options.items() if value is not None}
     check_early(recipe, options, ensemble, published)  # before the data is read
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
-    options.setdefault("checkpoint_dir", str(checkpoints))
+    if recipe == "auto" or "checkpoint_dir" in get_recipe(recipe).option_names:
+        options.setdefault("checkpoint_dir", str(checkpoints))
     dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
     start = time.perf_counter()

@@ -18,7 +18,7 @@ from shortlist.evaluation.filters import places_needed
 from shortlist.evaluation.metrics import DEFAULT_K, check_k
 from shortlist.evaluation.overlap import COUNTED, Unseen
 from shortlist.recipes.auto import AUTO
-from shortlist.recipes.recipe import Recipe
+from shortlist.recipes.recipe import Recipe, get_recipe
 from shortlist.tables import Table, Tabular, wrapped
 from shortlist.training.train import train
 
@@ -111,7 +111,8 @@ def cross_validate(
     ks = check_k(k)
     if options.get("checkpoint_dir"):
         raise OptionError("cross-validation trains several models and keeps no checkpoints: leave out checkpoint_dir")
-    options["seed"] = seed
+    if recipe == AUTO or "seed" in (recipe if isinstance(recipe, Recipe) else get_recipe(recipe)).option_names:
+        options["seed"] = seed
     dataset = read(data)
     evaluations: list[Evaluation] = []
     for train_part, test_part in split_folds(dataset, folds, seed):

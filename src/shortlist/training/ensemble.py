@@ -52,7 +52,7 @@ def train_ensemble(recipe: Recipe, dataset: Dataset, options: Options, n_members
     at_once = min(parallel, n_members)
     if at_once > 1:
         options = options.replace(threads=max(1, options.threads // at_once))
-    options = options.replace(minutes=options.minutes * at_once / n_members)
+    options = options.replace(minutes=options.get("minutes", 0.0) * at_once / n_members)
     in_parallel = f", {at_once} at once" if at_once > 1 else ""
     log.info("training %s × %d, seeds from %d on%s", recipe.name, n_members, options.seed, in_parallel)
     with contextlib.ExitStack() as stack:

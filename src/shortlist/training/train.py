@@ -214,7 +214,8 @@ def show_training(
 ) -> None:
     """Say what is trained on what, and which of the given options differ from the defaults for this data."""
     sizes_of = f"{len(dataset):,} texts, {dataset.n_labels:,} labels"
-    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
+    n_threads = options.get("threads", n_cores())
+    threads = "1 thread" if n_threads == 1 else f"{n_threads} threads"
     log.info("training %s: %s, %s", recipe.name, sizes_of, threads)
     required = {option.name: options.get(option.name, None) for option in recipe.options if option.required}
     defaults, values = (
