@@ -38,7 +38,13 @@ REPLAYED_PER_LABEL, REPLAYED = 10, 2
 
 
 def update(model: Model, data: Any, replay: Any = None, threads: int | None = None, seed: int = 0) -> Model:
-    """A new model that has learnt from further texts; see `Model.update`."""
+    """A new model that has learnt from further texts; the other model stays as it is.
+
+    >>> import shortlist
+    >>> model = shortlist.train(["red shoes", "blue hat"], ["shoes", "hats"])
+    >>> update(model, [("blue shoes", ["blue things"])]).label_names
+    ['shoes', 'hats', 'blue things']
+    """
     require_learning(model)
     dataset = data if isinstance(data, Dataset) else read(data)
     old = replay if isinstance(replay, Dataset) or replay is None else read(replay)
