@@ -252,6 +252,10 @@ def test_other_methods_and_paths(server):
         assert set(answer.headers["allow"].split(", ")) == allowed
     for path in ("/nothing", "/v1/predict/", "/v1", "/page/index.html", "/../pyproject.toml", "/app.py"):
         assert "/docs" in problem_of(server.get(path), 404)
+    assert "/docs" in problem_of(server.request("POST", "/nothing"), 404)
+    assert "takes GET" in problem_of(server.request("POST", "/"), 405)
+    head = server.request("HEAD", "/v1/model")
+    assert head.status_code == 200 and int(head.headers["content-length"]) > 0
 
 
 def test_an_option_that_the_model_refuses_is_a_422(make_server):
@@ -392,7 +396,11 @@ def test_the_token_is_required_for_the_api_only(make_server):
             assert answer.headers["www-authenticate"].startswith("Bearer")
     problem_of(server.predict(text="red"), 401)
     problem_of(server.get("/v1/nothing"), 401)
-    for path in ("/", "/healthz", "/readyz", "/docs", "/openapi.json", "/style.css"):
+    for path in ("/v1/projects", "/v2", "/v2/models/model", "/v2/models/nothing"):
+        assert server.get(path).status_code == 401
+    for user, password, status in (("annif", TOKEN, 200), (TOKEN, "", 401), ("", TOKEN + "x", 401)):
+        assert server.get("/v1/projects", auth=(user, password)).status_code == status
+    for path in ("/", "/healthz", "/readyz", "/docs", "/openapi.json", "/style.css", "/v2/health/ready"):
         assert server.get(path).status_code == 200
     assert TOKEN not in str(server.logged())
 
@@ -451,21 +459,23 @@ def test_browsers_cache_the_page_until_it_changes(server):
 
 def test_openapi_describes_every_field(server, model):
     description = server.get("/openapi.json").json()
-    assert set(description["paths"]) == {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics"}
+    paths = {"/v1/predict", "/v1/model", "/healthz", "/readyz", "/metrics", "/v1/projects", "/v1/projects/model"}
+    paths |= {"/v1/projects/model/suggest", "/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/model"}
+    assert set(description["paths"]) == paths | {"/v2/models/model/ready", "/v2/models/model/infer"}
     schemas = description["components"]["schemas"]
     for name, schema in schemas.items():
         for field, property in schema["properties"].items():
-            assert property["description"], (name, field)
-            assert {"type", "anyOf"} & set(property), (name, field)
+            assert property["description"] and property["examples"], (name, field)
+            assert {"type", "anyOf", "enum", "allOf", "$ref"} & set(property), (name, field)
     assert set(schemas["PredictRequest"]["properties"]) == set(PredictRequest.__struct_fields__)
     assert schemas["PredictRequest"]["properties"]["k"] == {
         "type": "integer", "minimum": 1, "maximum": 100, "multipleOf": 1, "default": 5,
-        "description": "Maximum number of labels per text."}  # fmt: skip
+        "description": "Maximum number of labels per text.", "examples": [3]}  # fmt: skip
     answer = server.predict(text="red", explain=True).json()
     assert set(answer) == set(schemas["PredictResponse"]["properties"])
     assert set(answer["predictions"][0][0]) == set(schemas["PredictedLabel"]["properties"])
     assert set(answer["predictions"][0][0]["words"][0]) == set(schemas["Word"]["properties"])
-    assert set(server.predict(b"{").json()) == set(schemas["ProblemDocument"]["properties"])
+    assert set(server.predict(b"{").json()) == set(schemas["ProblemDocument"]["required"])
     assert set(schemas["ModelCard"]["required"]) <= set(server.get("/v1/model").json())
     assert "security" not in str(description["paths"])
 
@@ -487,6 +497,18 @@ def test_the_docs_page(server):
             assert f"<code>{field}</code>" in page.text
     assert "integer (1 to 100)" in page.text and "list of list of PredictedLabel" in page.text
     assert "<script" not in page.text and "//cdn" not in page.text and "style=" not in page.text
+    assert "http://server/v1/predict" in page.text and "text=heart attack" in page.text  # examples for this server
+    elsewhere = server.get("/docs", headers={"host": "127.0.0.1:<9000>"}).text
+    assert "http://127.0.0.1:&lt;9000&gt;/v1/predict" in elsewhere
+
+
+def test_the_name_of_the_model(make_server, folder):
+    server = make_server(name="red & blue").ready()
+    assert server.get("/v1/projects/red & blue").json()["project_id"] == "red & blue"
+    assert "/v2/models/red%20%26%20blue" in server.get("/openapi.json").json()["paths"]
+    assert "/docs" in problem_of(server.get("/v1/projects/model"), 404)
+    with pytest.raises(OptionError, match="slash"):
+        make_server(name="red/blue")
 
 
 def test_equal_calls_can_share_a_batch(model):

@@ -80,7 +80,7 @@ def test_texts_and_features_are_not_confused(serve):
     assert "trained on features; give it a matrix of 6 columns" in problem_of(of_features.predict(text="red"), 422)
     assert 'Send "text" or "texts" instead' in problem_of(of_texts.predict(features=ROWS), 422)
     for fields in ({"text": "a", "features": ROWS}, {"texts": ["a"], "features": ROWS}):
-        assert 'Give one of "text", "texts" and "features"' in problem_of(of_texts.predict(**fields), 422)
+        assert 'Give one of "text", "texts", "fields" and "features"' in problem_of(of_texts.predict(**fields), 422)
     assert len(serve("anything").predict(features=ROWS).json()["predictions"]) == 12
 
 

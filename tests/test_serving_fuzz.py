@@ -59,7 +59,11 @@ def described(tmp_path_factory):
     [
         ("/v1/predict", 300, "positive"),
         ("/v1/predict", 300, "negative"),
+        ("/v1/projects/model/suggest", 100, "positive"),
+        ("/v1/projects/model/suggest", 100, "negative"),
+        ("/v2/models/model/infer", 100, "negative"),
         *((path, 1, "positive") for path in ("/v1/model", "/metrics", "/healthz", "/readyz")),  # nothing to vary
+        *((path, 1, "positive") for path in ("/v1/projects", "/v2", "/v2/models/model", "/v2/health/ready")),
     ],
 )
 def test_generated_requests(described, path, examples, mode):

@@ -1,4 +1,7 @@
-"""The server as an ASGI application: Starlette's routes, with the token before them and metrics and logs after them."""
+"""The server as an ASGI application: its routes, with the token before them and metrics and logs after them.
+
+A dictionary finds the route: Starlette's router tries one regular expression after the other.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,36 @@ import asyncio
 import hmac
 import time
 import traceback
+from base64 import b64decode
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 
-import msgspec
+from msgspec.json import encode as to_json
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shortlist.errors import ShortlistError
+from shortlist.errors import OptionError, ShortlistError
+from shortlist.serving.annif import Annif
 from shortlist.serving.batching import Batcher
 from shortlist.serving.hosts import HostCheck
 from shortlist.serving.limits import Admission, Limits
 from shortlist.serving.logs import Log
+from shortlist.serving.messages import Status
 from shortlist.serving.metrics import Metrics
-from shortlist.serving.openapi import METRICS, METRICS_TYPE, OPERATIONS, PREDICT, describe, docs_page, needs_token
-from shortlist.serving.predict import JSON_TYPE, TEXTS, PredictEndpoint
+from shortlist.serving.open_inference import OpenInference
+from shortlist.serving.openapi import METRICS_TYPE, OPERATIONS, describe, docs_page
+from shortlist.serving.operations import JSON_TYPE, METRICS, NAME, Operation, needs_token
+from shortlist.serving.predict import JSON_FORMAT, TEXTS, Format, Predictor
 from shortlist.serving.problems import BUG, busy, problem_response
 from shortlist.serving.served_model import ServedModel
 
 PAGE = Path(__file__).parent / "page"
-PROBES = ("/healthz", "/readyz", METRICS)
+PROBES = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", METRICS)
 CLIENT_CLOSED = 499  # nginx's status for a client that disconnected
 MAX_LOGGED_PATH = 100
 # The page runs no script from elsewhere, cannot be framed, and no response is mistaken for a page.
@@ -53,9 +61,13 @@ class App:
     If the first model cannot be loaded, `model_task` ends, and leaving the context raises the error.
     """
 
+    OPERATIONS = OPERATIONS
+    predict = JSON_FORMAT
+
     def __init__(
         self,
         folder: str | Path,
+        name: str | None = None,
         limits: Limits | None = None,
         token: str | None = None,
         threads: int | None = None,
@@ -64,36 +76,44 @@ class App:
         log_texts: bool = False,
         log: Log | None = None,
     ) -> None:
+        """`name`: of the model, where requests name it; the name of the folder by default."""
+        name = name or Path(folder).absolute().name
+        if "/" in name:
+            raise OptionError(f"the name of the model is {name!r}; it is part of a URL and must not contain a slash.")
         self.limits = limits or Limits()
         self.log = log or Log()
         self.metrics = Metrics()
         self.admission = Admission(self.limits)
         self.served = ServedModel(folder, threads, search_effort, self._on_model_load)
-        self.predict = PredictEndpoint(self.served, self.admission)
+        self.predictor = Predictor(self.served, self.admission)
         self.token = token.encode() if token else None
         self.draining = False
         self.host_check: HostCheck | None = None  # set by a server that only this machine reaches
         self._watch, self._log_texts = watch, log_texts
-        description = describe(self.limits, with_token=token is not None)
-        self._openapi, self._docs = msgspec.json.encode(description), docs_page(description)
-        routes = [Route(o.path, getattr(self, o.name), methods=[o.method]) for o in OPERATIONS]
-        routes += [Route("/openapi.json", self.openapi), Route("/docs", self.docs)]
-        # Not the Starlette class: its two layers of middleware catch errors, which `__call__` does anyway.
-        self._router = Router(routes, redirect_slashes=False, default=StaticFiles(directory=PAGE, html=True))
-        self._api_paths = {route.path for route in routes}
-        self._known_paths = {"/", *self._api_paths, *(f"/{file.name}" for file in PAGE.iterdir())}
+        self._routes: dict[str, tuple[str, ASGIApp]] = {}  # by path: its method and what answers it
+        operations: list[Operation] = []
+        for interface in (self, Annif(self.served, name), OpenInference(name, self.ready)):
+            for template in interface.OPERATIONS:
+                operation = template._replace(path=template.path.replace(NAME, name))
+                operations.append(operation)
+                self._routes[operation.path] = operation.method, self._endpoint(getattr(interface, operation.name))
+        self._predict_paths = {path for path, (method, _) in self._routes.items() if method == "POST"}
+        self._openapi = describe(self.limits, operations, with_token=token is not None)
+        self._routes |= {"/openapi.json": ("GET", self._endpoint(self.openapi)), "/docs": ("GET", self._docs)}
+        self._page = StaticFiles(directory=PAGE, html=True)
+        self._known_paths = {"/", *self._routes, *(f"/{file.name}" for file in PAGE.iterdir())}
         gauge = self.metrics.gauge
         gauge("shortlist_open_requests", "Predict requests in flight.", lambda: self.admission.requests)
         gauge("shortlist_open_texts", "Texts of requests in flight.", lambda: self.admission.texts)
-        gauge("shortlist_waiting_requests", "Requests waiting for a batch.", lambda: self.predict.batcher.n_waiting)
+        gauge("shortlist_waiting_requests", "Requests waiting for a batch.", lambda: self.predictor.batcher.n_waiting)
 
     async def __aenter__(self) -> App:
-        self.predict.batcher = Batcher(on_batch=self.metrics.batch_texts.observe)
+        self.predictor.batcher = Batcher(on_batch=self.metrics.batch_texts.observe)
         self.model_task = asyncio.create_task(self.served.load_and_follow(self._watch))
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self.predict.batcher.close()
+        self.predictor.batcher.close()
         self.model_task.cancel()
         with suppress(asyncio.CancelledError):
             await self.model_task
@@ -108,7 +128,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         path, status = scope["path"], CLIENT_CLOSED
-        more_headers = API_HEADERS if path in self._api_paths else PAGE_HEADERS
+        more_headers = API_HEADERS if path in self._routes else PAGE_HEADERS
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -117,7 +137,6 @@ class App:
                 message["headers"] = [*message["headers"], *more_headers]
             await send(message)
 
-        scope["app"] = self  # makes Starlette raise errors instead of answering in plain text
         try:
             if self.host_check is not None and path not in PROBES:
                 for name, value in scope["headers"]:
@@ -125,7 +144,7 @@ class App:
                         self.host_check(value)
             if self.token is not None and needs_token(path):
                 self._check_token(scope)
-            await self._router(scope, receive, send_with_headers)
+            await self._endpoint_of(path, scope["method"])(scope, receive, send_with_headers)
         except HTTPException as error:
             await problem_response(error, path)(scope, receive, send_with_headers)
         except ClientDisconnect:
@@ -137,9 +156,35 @@ class App:
         finally:
             self._record(scope, path, status, time.perf_counter() - start)
 
+    def _endpoint_of(self, path: str, method: str) -> ASGIApp:
+        if path not in self._known_paths:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        allowed, endpoint = self._routes.get(path, ("GET", self._page))
+        if method != allowed and (method, allowed) != ("HEAD", "GET"):
+            methods = "GET, HEAD" if allowed == "GET" else allowed
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": methods})
+        return endpoint
+
+    def _endpoint(self, answer: Format | Callable[[], object]) -> ASGIApp:
+        """Answers with predictions in a format, or with what a function returns."""
+        if isinstance(answer, Format):
+            return self.predictor.endpoint(answer)
+
+        async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+            content = answer()
+            response = content if isinstance(content, Response) else Response(to_json(content), media_type=JSON_TYPE)
+            await response(scope, receive, send)
+
+        return endpoint
+
     def _check_token(self, scope: Scope) -> None:
-        scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token or b""):
+        """Accept the token as a bearer token, or as the password of http://user:TOKEN@host, as Annif sends it."""
+        scheme, _, value = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        given = value.strip() if scheme.lower() == b"bearer" else b""
+        if scheme.lower() == b"basic":
+            with suppress(ValueError):
+                given = b64decode(value, validate=True).partition(b":")[2]
+        if not hmac.compare_digest(given, self.token or b""):
             detail = "This server requires a token. Send it as a header: Authorization: Bearer TOKEN."
             raise HTTPException(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": 'Bearer realm="shortlist"'})
 
@@ -147,7 +192,7 @@ class App:
         """Count and log a request."""
         texts = scope.get(TEXTS, ())
         self.metrics.count_request(path if path in self._known_paths else "other", status)
-        if path == PREDICT:
+        if path in self._predict_paths:
             self.metrics.seconds.observe(seconds)
             if status == 200:
                 self.metrics.texts.inc(len(texts))
@@ -161,25 +206,26 @@ class App:
                 fields["texts"] = texts
         self.log.event("request", "error" if status == 500 else "info", **fields)
 
-    async def model(self, request: Request) -> Response:
-        return Response(msgspec.json.encode(self.served.model.card), media_type=JSON_TYPE)
+    def model(self) -> dict[str, object]:
+        return self.served.model.card
 
-    async def health(self, request: Request) -> Response:
-        return Response(b'{"status":"ok"}', media_type=JSON_TYPE)
+    def health(self) -> Status:
+        return Status("ok")
 
-    async def ready(self, request: Request) -> Response:
+    def ready(self) -> Status:
         if self.state != "ready":
             raise busy(f"The server is {self.state}. Send requests elsewhere, or retry soon.")
-        return Response(b'{"status":"ready"}', media_type=JSON_TYPE)
+        return Status("ready")
 
-    async def prometheus(self, request: Request) -> Response:
+    def prometheus(self) -> Response:
         return Response(self.metrics.text(), media_type=METRICS_TYPE)
 
-    async def openapi(self, request: Request) -> Response:
-        return Response(self._openapi, media_type=JSON_TYPE)
+    def openapi(self) -> dict[str, object]:
+        return self._openapi
 
-    async def docs(self, request: Request) -> Response:
-        return HTMLResponse(self._docs)
+    async def _docs(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = dict(scope["headers"]).get(b"host", b"127.0.0.1:8000").decode("latin-1")
+        await HTMLResponse(docs_page(self._openapi, f"http://{host}"))(scope, receive, send)
 
     def _on_model_load(self, error: Exception | None) -> None:
         self.metrics.reloads.labels("failure" if error else "success").inc()

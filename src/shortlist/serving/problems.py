@@ -9,9 +9,11 @@ from http import HTTPStatus
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+
+from shortlist.serving.operations import field
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -19,10 +21,13 @@ PROBLEM_TYPE = "application/problem+json"
 class ProblemDocument(msgspec.Struct, rename={"uri": "type"}):
     """Why a request was refused."""
 
-    uri: Annotated[str, Meta(description="Always `about:blank`: the status says which kind of problem it is.")]
-    title: Annotated[str, Meta(description="The name of the status.")]
-    status: Annotated[int, Meta(description="The HTTP status.")]
-    detail: Annotated[str, Meta(description="What was wrong, and what to do.")]
+    uri: Annotated[str, field("Always `about:blank`: the status says which kind of problem it is.", "about:blank")]
+    title: Annotated[str, field("The name of the status.", "Unprocessable Entity")]
+    status: Annotated[int, field("The HTTP status.", 422)]
+    detail: Annotated[str, field("What was wrong, and what to do.", 'Give one of "text" …')]
+    error: (
+        Annotated[str, field("Under /v2: as `detail`, for clients of this protocol.", "Give one of …")] | UnsetType
+    ) = UNSET
 
 
 def problem_response(error: HTTPException, path: str = "") -> Response:
@@ -35,7 +40,9 @@ def problem_response(error: HTTPException, path: str = "") -> Response:
         detail = f"There is nothing at {path:.60}; see /docs."
     elif status == HTTPStatus.METHOD_NOT_ALLOWED:
         detail = f"{path:.60} takes {(error.headers or {})['Allow']}; see /docs."
-    document = ProblemDocument("about:blank", status.phrase, status, detail)
+    document = ProblemDocument(
+        "about:blank", status.phrase, status, detail, detail if path.startswith("/v2") else UNSET
+    )
     return Response(msgspec.json.encode(document), status, error.headers, PROBLEM_TYPE)
 
 
