@@ -372,3 +372,27 @@ def test_predict_explains(run, pairs, tmp_path):
 def test_wrong_commands_have_a_suggestion(run):
     assert "Did you mean 'train'?" in run("trian").stderr
     assert "Did you mean 'describe'?" in run("data", "descibe").stderr
+
+
+@pytest.mark.parametrize("seed", ["-1", "4294967296"])
+@pytest.mark.parametrize(
+    "command", ["data split PAIRS OUT", "report OUT PAIRS", "train PAIRS --out OUT --recipe astec"]
+)
+def test_seeds_out_of_range(run, pairs, tmp_path, seed, command):
+    if command.startswith("report"):
+        library.train(pairs, recipe="centroid").save(tmp_path / "out")
+    places = {"PAIRS": str(pairs), "OUT": str(tmp_path / "out")}
+    result = run(*(places.get(word, word) for word in command.split()), "--seed", seed)
+    assert result.exit_code == 2
+    assert f"seed is {seed}" in result.stderr and "4294967295" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(pairs, tmp_path, closed):
+    library.train(pairs, recipe="centroid").save(tmp_path / "model")
+    command = f"{sys.executable} -m shortlist predict {tmp_path}/model {pairs} --out {tmp_path}/out.jsonl {closed}"
+    assert subprocess.run(["sh", "-c", command]).returncode == 0
+    written = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert len(written) == len(pairs.read_text().splitlines())
+    assert all("labels" in json.loads(line) for line in written)  # and no message took the place of a stream

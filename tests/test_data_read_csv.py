@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortlist
-from shortlist.errors import DataError
+from shortlist.data import csv_files
+from shortlist.errors import DataError, OptionError
 
 
 def rows_of(dataset):
@@ -259,3 +260,49 @@ def test_line_numbers_after_unclosed_quotes(put):
     assert rows_of(data) == [("c\nd", ["x"]), ("f", ["y"])]
     assert [problem.line for problem in data.report.problems] == [2, 3, 6, 7]
     assert "unclosed quote" in data.report.problems[-2].what
+
+
+def test_a_file_full_of_quotes_takes_linear_time(put, monkeypatch):
+    read = []
+
+    class Counting(csv_files._RecordLines):
+        def __next__(self):
+            line = super().__next__()
+            read.append(len(line))
+            return line
+
+    monkeypatch.setattr(csv_files, "_RecordLines", Counting)
+    monkeypatch.setattr(csv_files, "REREAD_SIZE", 0)
+    for pattern in ('"a\n', 'b,"x\ngood,y\n', '"' + "a" * 50 + "\n"):
+        content = "text,labels\n" + pattern * 3000
+        read.clear()
+        dataset = shortlist.read(put("a.csv", content), on_error="skip")
+        assert sum(read) <= (csv_files.REREAD_FACTOR + 2) * len(content)
+        assert dataset.report.n_problems + len(dataset) >= 3000  # no line is lost
+
+
+def test_records_of_many_lines_beside_an_unclosed_quote(put):
+    long = '"' + "line\n" * 500 + '",x\n'
+    content = 'text,labels\n"unclosed,x\nshort,y\n' + long
+    dataset = shortlist.read(put("a.csv", content), on_error="skip")
+    assert dataset.texts[-1].count("line") == 500
+
+
+def test_headers_with_many_or_repeated_columns(put):
+    with pytest.raises(DataError, match=r"and 99,980 more") as caught:
+        shortlist.read(put("a.csv", ",".join(f"c{i}" for i in range(100_000)) + "\n1\n"))
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(DataError, match=r"line 1: there are 2 columns 'text'. Rename"):
+        shortlist.read(put("b.csv", "text,labels,text\na,b,c\n"))
+    assert len(shortlist.read(put("c.csv", "text,labels,other,other\na,b,c,d\n"))) == 1  # not read
+
+
+@pytest.mark.parametrize("encoding", ["idna", "punycode", "undefined", "hex", "rot13"])
+def test_encodings_that_are_not_for_files(put, encoding):
+    with pytest.raises((DataError, OptionError), match=encoding):
+        shortlist.read(put("a.csv", "text,labels\na,b\n"), encoding=encoding)
+
+
+def test_utf_16_without_a_mark(put):
+    with pytest.raises(DataError, match=r"is not utf-16 .*encoding="):
+        shortlist.read(put("a.csv", "text,labels\na,b\n"), encoding="utf-16")

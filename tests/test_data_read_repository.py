@@ -15,6 +15,7 @@ from scipy import sparse
 
 import shortlist
 from shortlist.data.options import ReadOptions
+from shortlist.data.predictions import read_predictions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.sparse_text import read_sparse_text
 from shortlist.errors import DataError
@@ -184,7 +185,7 @@ def test_npz_pair(put):
     put("e/Y.trn.npz", npz(labels * 0.5))
     data = shortlist.read(put("e/X.trn.npz", npz(np.eye(2))).parent)
     assert data.labels.weights.tolist() == [0.5, 0.5]
-    with pytest.raises(DataError, match=r"trn_X_Y\.npz: not a sparse matrix saved by scipy"):
+    with pytest.raises(DataError, match=r"trn_X_Y\.npz: not a matrix saved by numpy \(\.npy\) or scipy"):
         shortlist.read(put("f/trn_X_Y.npz", b"not at all").parent)
 
 
@@ -507,3 +508,28 @@ def test_too_many_labels(put):
 def test_unknown_file_name_error_names_the_format_option(put):
     with pytest.raises(DataError, match=r"Set format=.* \(--from\)"):
         shortlist.read(put("a.dat", "hello\n"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"indices": np.full(4, 10**8, np.int32)},
+        {"indices": np.full(4, -(10**8), np.int32)},
+        {"indptr": np.array([0, 10**9, 4], np.int32)},
+        {"indptr": np.array([0, -(10**9), 4], np.int32)},
+        {"indptr": np.array([0, 2, 10**9], np.int32)},
+        {"data": np.ones(4) * 1j},
+        {"shape": np.array([4])},
+        {"shape": np.array([2, -2])},
+        {"format": b"bsr", "data": np.ones((4, 1, 1))},
+        {"format": b"dia", "offsets": np.array([10**9])},
+        {"format": b"coo", "row": np.full(4, 10**8), "col": np.zeros(4, int)},
+    ],
+    ids=str,
+)
+def test_a_damaged_npz_is_refused_before_it_is_used(tmp_path, damage):
+    matrix = sparse.csr_array(np.ones((2, 2)))
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    np.savez(tmp_path / "scores.npz", **{"format": b"csr", **parts, **damage})
+    with pytest.raises(DataError, match=r"scores\.npz"):
+        read_predictions(tmp_path / "scores.npz")

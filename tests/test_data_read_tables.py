@@ -165,3 +165,50 @@ def test_without_pyarrow(put, monkeypatch):
     for source in (path, frame):
         with pytest.raises(MissingExtraError, match=r'pip install "shortlist\[parquet\]"'):
             shortlist.read(source)
+
+
+INVALID = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], "i4")), pa.py_buffer(b"ab\xff")]
+)
+
+
+@pytest.mark.parametrize("column", ["text", "labels"])
+def test_invalid_utf8_in_parquet_makes_a_bad_row(put, column):
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), INVALID)
+    good = {"text": pa.array(["a", "b"]), "labels": pa.array([["x"], ["y"]])}
+    table = pa.table({**good, column: INVALID if column == "text" else lists})
+    path = put("a.parquet", parquet_bytes(table))
+    with pytest.raises(DataError, match=r"row 2: .*not valid text"):
+        shortlist.read(path)
+    assert len(shortlist.read(path, on_error="skip")) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.duration("ns"), [1, 2]),
+        (pa.duration("s"), [2**62, 2]),
+        (pa.timestamp("ns"), [1, 2]),
+        (pa.timestamp("us", tz="Nowhere/Town"), [1, 2]),
+        (pa.date32(), [2**30, 2]),
+        (pa.date64(), [2**60, 2]),
+        (pa.time64("ns"), [1, 2]),
+        (pa.list_(pa.duration("ns")), [[1], [2]]),
+        (pa.binary(), [b"\xff", b"b"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("role", ["text", "labels", "kept", "time"])
+def test_odd_parquet_columns_are_read_or_refused(put, kind, values, role):
+    columns = {"text": pa.array(["a", "b"]), "labels": pa.array([["x"], ["y"]]), role: pa.array(values, kind)}
+    options = {"kept": {"keep": ["kept"]}, "time": {"time": "time"}}.get(role, {})
+    try:
+        assert len(shortlist.read(put("a.parquet", parquet_bytes(pa.table(columns))), **options)) == 2
+    except DataError as error:
+        assert "a.parquet" in str(error)
+
+
+def test_repeated_parquet_columns(put):
+    table = pa.table([pa.array(["a"]), pa.array(["b"]), pa.array([["x"]])], names=["text", "text", "labels"])
+    with pytest.raises(DataError, match="there are 2 columns 'text'"):
+        shortlist.read(put("a.parquet", parquet_bytes(table)))

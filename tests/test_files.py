@@ -6,11 +6,13 @@ import errno
 import gzip
 import io
 import os
+import pickle
 import random
 import resource
 import shutil
 import sys
 import threading
+import tracemalloc
 import types
 
 import numpy as np
@@ -20,9 +22,10 @@ from safetensors.numpy import load_file
 
 from shortlist import files
 from shortlist.background import in_background
+from shortlist.data.records import BadRow
 from shortlist.errors import DataError, MissingExtraError
 from shortlist.files import write_atomically, write_folder_atomically, write_safetensors
-from shortlist.streams import BLOCK, DamagedFileError, file_size, read_blocks
+from shortlist.streams import BLOCK, DamagedFileError, file_size, read_blocks, read_whole
 
 NOISE = random.Random(0).randbytes(300_000)  # incompressible, so that truncation and damage hit the intended place
 CONTENT = b"".join(b"line %d %s\n" % (i, NOISE[3 * i : 3 * i + 40].hex().encode()) for i in range(50_000))
@@ -450,3 +453,33 @@ def test_names_with_nul(tmp_path):
         pass
     with pytest.raises(DataError, match="NUL"), write_folder_atomically("a\0b"):
         pass
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+def test_a_bomb_is_not_held_in_memory(put, pack):
+    path = put("bomb.gz", pack(bytes(200 << 20)))
+    tracemalloc.start()
+    n_bytes = sum(len(block) for block in read_blocks(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_bytes == 200 << 20
+    assert peak < 50 << 20
+
+
+def test_what_must_be_read_whole_has_a_limit(put):
+    path = put("names.json.gz", gzip.compress(b"x" * 3000))
+    assert read_whole(path, 3000) == b"x" * 3000
+    with pytest.raises(DataError, match="more than"):
+        read_whole(path, 2999)
+
+
+def test_errors_can_be_sent_to_other_processes():
+    for error in (MissingExtraError("reading", "zstd"), DamagedFileError("a.gz", "it is cut"), BadRow("x", "y")):
+        copied = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert type(copied) is type(error) and str(copied) == str(error)
+
+
+def test_closed_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(DataError, match="standard input is closed"):
+        content_of("-")

@@ -159,3 +159,18 @@ def test_what_others_could_have_made_is_not_used(find_private_cache, tmp_path, w
 def test_without_a_temporary_directory_every_process_compiles(run_without_numba_cache):
     for _ in range(2):
         assert run_without_numba_cache("import tempfile; tempfile.tempdir = '/proc/none'") == [MIXED, "0"]
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+def test_a_truncated_cache_is_compiled_again(tmp_path, put, suffix):
+    put("adding.py", "from shortlist.kernels.compile import kernel\n\n@kernel\ndef add(a, b):\n    return a + b\n")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", ADD, str(tmp_path), "int"]
+
+    def hits() -> str:
+        return subprocess.check_output(command, env=environment, text=True).split()[-1]
+
+    hits()
+    for path in (tmp_path / "cache").rglob(f"*{suffix}"):
+        path.write_bytes(path.read_bytes()[:20])
+    assert [hits(), hits()] == ["0", "1"]

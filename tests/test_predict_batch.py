@@ -502,6 +502,7 @@ def test_resume_refuses_a_different_input_or_model(run, model, stopped, tmp_path
 def test_existing_files_are_not_overwritten(run, put, tmp_path):
     source, out = put("in.jsonl", many(3)), put("out.jsonl", "old")
     assert "--overwrite" in run(source, "--out", out, code=2).stderr
+    os.utime(out, ns=(0, source.stat().st_mtime_ns - 1))
     assert "--overwrite" in run(source, "--out", out, "--resume", code=2).stderr
     put("other.jsonl.partial/thesis.txt", "old")
     assert "not an unfinished job" in run(source, "--out", tmp_path / "other.jsonl", "--resume", code=2).stderr
@@ -592,3 +593,14 @@ def test_memory_does_not_grow_with_the_input(model, put, tmp_path, piped):
             )
         peaks.append(int(done.stderr.splitlines()[-1]))
     assert peaks[1] - peaks[0] < 6_000, peaks  # the texts alone take 8,000 kB, the rows five times as much
+
+
+def test_resuming_what_is_complete_does_nothing(run, put, tmp_path):
+    source, out = put("in.jsonl", many(3)), tmp_path / "out.jsonl"
+    run(source, "--out", out, "--resume")
+    before = out.stat()
+    assert "already complete" in run(source, "--out", out, "--resume").stderr
+    assert out.stat().st_mtime_ns == before.st_mtime_ns
+    os.utime(source, ns=(0, before.st_mtime_ns + 1))  # another input since
+    assert "older than the input" in run(source, "--out", out, "--resume", code=2).stderr
+    run(source, "--out", out, "--resume", "--overwrite")

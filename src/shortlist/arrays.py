@@ -12,13 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.errors import ModelError
+from shortlist.errors import ModelError, OptionError
 from shortlist.lazy import sparse
 
 INT8_MAX = 127
+MAX_SEED = 2**32 - 1  # that every library accepts
 ROWS_PER_BLOCK = 8192
 
 Arrays = dict[str, np.ndarray]
+
+
+def random_generator(seed: int) -> np.random.Generator:
+    """A random generator; an error unless the seed is a whole number from 0 to 2³² - 1."""
+    if not isinstance(seed, int | np.integer) or not 0 <= seed <= MAX_SEED:
+        raise OptionError(f"seed is {seed!r:.60}; expected a whole number from 0 to {MAX_SEED}")
+    return np.random.default_rng(seed)
 
 
 @dataclass(frozen=True, eq=False)

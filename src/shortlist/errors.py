@@ -59,7 +59,11 @@ class MissingExtraError(ShortlistError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f'{what} needs an optional part: pip install "shortlist[{extra}]"')
+        super().__init__(what, extra)  # its arguments, so that it can be pickled and sent to another process
+        self.what, self.extra = what, extra
+
+    def __str__(self) -> str:
+        return f'{self.what} needs an optional part: pip install "shortlist[{self.extra}]"'
 
 
 class MissingTorchError(MissingExtraError):

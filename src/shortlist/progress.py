@@ -9,6 +9,8 @@ import time
 from types import TracebackType
 from typing import Any, ClassVar
 
+from shortlist.printable import printable_line
+
 log = logging.getLogger("shortlist")
 
 LOG_INTERVAL_SECONDS = 30.0
@@ -20,6 +22,10 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and "IPKernelApp" in shell.config
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _bar_class() -> Any:
@@ -51,9 +57,9 @@ class Progress:
         self._show = show
         self._note = ""
         self._bar: Any = None
-        if show and self.bars and (in_notebook() or sys.stderr.isatty()):
+        if show and self.bars and (in_notebook() or _is_terminal()):
             bar, options = _bar_class(), {"unit_scale": True, "leave": False, "delay": BAR_DELAY_SECONDS}
-            self._bar = bar(desc=what, total=total, unit=unit, **options)
+            self._bar = bar(desc=printable_line(what), total=total, unit=unit, **options)
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount
@@ -71,9 +77,10 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a line on standard error, above the bar if there is one."""
+        line = printable_line(line)
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
-        else:
+        elif sys.stderr is not None:
             sys.stderr.write(f"{line}\n")
 
     def _log_line(self) -> str:

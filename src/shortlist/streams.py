@@ -17,6 +17,8 @@ from shortlist.errors import DataError, import_extra
 BLOCK = 1 << 20
 STANDARD_INPUT = "-"
 COMPRESSED_SUFFIXES = (".gz", ".zst")
+# A block of zstd has at least 4 bytes and at most 128 KiB of content: these become at most 8 MiB.
+ZSTD_PIECE = 1 << 8
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -24,8 +26,11 @@ class DamagedFileError(DataError):
     """A compressed file is truncated or corrupt. The blocks before the damage have been read."""
 
     def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name}: {what}. Download or create the file again.")
-        self.what = what
+        super().__init__(name, what)  # its arguments, so that it can be pickled
+        self.name, self.what = name, what
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}. Download or create the file again."
 
 
 def stream_name(path: str | Path) -> str:
@@ -44,16 +49,29 @@ def read_blocks(path: str | Path, on_bytes: Callable[[int], None] = lambda size:
         first = next(raw, b"")
         raw = itertools.chain([first], raw)
         if first.startswith((GZIP_MAGIC, ZSTD_MAGIC)):
-            yield from _decompress(raw, "gzip" if first.startswith(GZIP_MAGIC) else "zstd", stream_name(path))
+            kind = "gzip" if first.startswith(GZIP_MAGIC) else "zstd"
+            yield from _merged(_decompress(raw, kind, stream_name(path)))
         elif first:
             yield from raw
+
+
+def read_whole(path: str | Path, max_bytes: int) -> bytes:
+    """The decompressed content of a file that must be held in memory. More than `max_bytes` are an error."""
+    content = bytearray()
+    for block in read_blocks(path):
+        content += block
+        if len(content) > max_bytes:
+            raise DataError(
+                f"{stream_name(path)}: has more than {max_bytes >> 20:,} MiB of content. Is it the right file?"
+            )
+    return bytes(content)
 
 
 def file_size(path: str | Path) -> int | None:
     """Size of a file on disk; None for standard input or if unknown."""
     try:
         return Path(path).stat().st_size if str(path) != STANDARD_INPUT else None
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the name contains a NUL
         return None
 
 
@@ -64,6 +82,8 @@ def import_zstandard(name: str) -> Any:
 @contextmanager
 def _open_raw(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise DataError("standard input is closed. Give a file, or pipe the input in.")
         yield sys.stdin.buffer
         return
     try:
@@ -88,12 +108,16 @@ def _raw_blocks(file: IO[bytes], name: str, on_bytes: Callable[[int], None]) -> 
 
 
 def _decompress(blocks: Iterator[bytes], kind: str, name: str) -> Iterator[bytes]:
-    """By hand, because `gzip.GzipFile` loses what precedes the damage, and zstandard's reader ignores truncation."""
+    """By hand, because `gzip.GzipFile` loses what precedes the damage, and zstandard's reader ignores truncation.
+
+    Whatever the compression ratio, little of the content is in memory at a time.
+    """
     new_member: Callable[[], Any] = partial(zlib.decompressobj, wbits=31)
     error_type, max_length = zlib.error, [BLOCK]
     if kind == "zstd":
         zstandard = import_zstandard(name)
         new_member, error_type, max_length = zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError, []
+        blocks = (block[start : start + ZSTD_PIECE] for block in blocks for start in range(0, len(block), ZSTD_PIECE))
     member = new_member()
     for data in blocks:
         while data:
@@ -113,3 +137,21 @@ def _decompress(blocks: Iterator[bytes], kind: str, name: str) -> Iterator[bytes
     if not member.eof:
         yield member.flush()
         raise DamagedFileError(name, f"the {kind} data ends too early; the file is truncated")
+
+
+def _merged(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same content in fewer blocks."""
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        for block in blocks:
+            if size + len(block) > BLOCK:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+            waiting.append(block)
+            size += len(block)
+    except DamagedFileError:
+        yield b"".join(waiting)
+        raise
+    if size:
+        yield b"".join(waiting)

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from textwrap import fill
 
+from shortlist.printable import printable_line
+
 Rows = Sequence[Sequence[str]]
 Table = Callable[[Sequence[str], Rows], str]
 
@@ -35,6 +37,7 @@ def wrapped(text: str) -> str:
 
 def plain(header: Sequence[str], rows: Rows) -> str:
     """A table for a terminal: the first column aligned left, the others right."""
+    rows = [[printable_line(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):
@@ -47,4 +50,4 @@ def plain(header: Sequence[str], rows: Rows) -> str:
 def markdown(header: Sequence[str], rows: Rows) -> str:
     """A Markdown table: the first column aligned left, the others right."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in lines)
+    return "\n".join("| " + " | ".join(map(printable_line, row)) + " |" for row in lines)

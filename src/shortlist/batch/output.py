@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,17 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         if journal.finished:
             return
     if path.exists() and not overwrite:
-        raise OptionError(f"{path} already exists. Choose another name, or add --overwrite.")
+        older = ", and is older than the input or the model" if resume else ""
+        raise OptionError(f"{path} already exists{older}. Choose another name, or add --overwrite.")
+
+
+def is_complete(path: str | Path, inputs: Sequence[Path]) -> bool:
+    """Whether a job that is to be resumed has nothing left to do: its output is in place and newer than its inputs."""
+    path = Path(path)
+    if not path.is_file() or partial_folder(path).exists():
+        return False
+    written = path.stat().st_mtime_ns
+    return all(source.exists() and source.stat().st_mtime_ns <= written for source in inputs)
 
 
 def job_identity(source: Source, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:

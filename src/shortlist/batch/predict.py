@@ -21,6 +21,7 @@ from shortlist.background import in_background
 from shortlist.data.feature_rows import stack_rows
 from shortlist.data.rows import Row, RowSource
 from shortlist.model import Model
+from shortlist.printable import printable
 from shortlist.progress import Progress
 from shortlist.text.texts import Texts
 
@@ -79,7 +80,10 @@ class StreamOutput:
         self._file, self._encode = file, encode
 
     def write(self, predicted: list[PredictedRow]) -> None:
-        self._file.write(self._encode(predicted))
+        content = self._encode(predicted)
+        if self._file.isatty():
+            content = printable(content.decode()).encode()
+        self._file.write(content)
         self._file.flush()
         self.written.add(predicted)
 

@@ -12,6 +12,7 @@ import click
 
 from shortlist import __version__
 from shortlist.errors import ShortlistError, Stopped
+from shortlist.printable import PrintableFormatter, printable, printable_line
 
 COMMANDS = {
     "data": "shortlist.cli.data",
@@ -52,10 +53,10 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ShortlistError as error:
-            click.echo(f"shortlist: {error}", err=True)
+            click.echo(f"shortlist: {printable(str(error))}", err=True)
             ctx.exit(2)
         except Stopped as stopped:
-            click.echo(f"shortlist: {stopped}", err=True)
+            click.echo(f"shortlist: {printable(str(stopped))}", err=True)
             ctx.exit(130)
         except MemoryError:
             click.echo("shortlist: out of memory. Close other programs, or use less data.", err=True)
@@ -65,7 +66,8 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(141)
         except OSError as error:
-            click.echo(f"shortlist: {error.filename or 'a file'}: {error.strerror}.", err=True)
+            where = printable_line(str(error.filename or "a file"))
+            click.echo(f"shortlist: {where}: {error.strerror or error}.", err=True)
             ctx.exit(2)
 
 
@@ -91,8 +93,25 @@ def shortlist() -> None:
     shortlist predict model/ "red shoes"         predict labels
     shortlist serve model/                       predict over HTTP, with a web page
     """
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def main() -> None:
+    _open_standard_streams()
     shortlist(prog_name="shortlist")
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null for each standard stream that is closed: otherwise the next file would take its place.
+
+    A closed standard input stays closed for Python, and reading it is an error.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(number, "w", closefd=False))

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from shortlist.printable import printable
+
 TAIL_METRICS = ("P@1", "PSP@1", "P@5", "PSP@5")
 
 
@@ -23,7 +25,7 @@ def card(model: str, as_json: bool) -> None:
     from shortlist.model import load
 
     content = load(model).card
-    click.echo(json.dumps(content, ensure_ascii=False) if as_json else "\n".join(_lines(content)))
+    click.echo(printable(json.dumps(content, ensure_ascii=False) if as_json else "\n".join(_lines(content))))
 
 
 def _lines(content: dict[str, Any]) -> list[str]:

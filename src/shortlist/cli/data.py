@@ -12,6 +12,7 @@ import click
 
 from shortlist.cli.reading import parts_in, read_and_warn, reading_options
 from shortlist.errors import DataError, OptionError
+from shortlist.printable import printable, printable_line
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
@@ -58,7 +59,8 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
     if test_source:
         others["test"] = read_and_warn(test_source, None, reading)
     description = describe_data(dataset, **others)
-    click.echo(json.dumps(description.to_json(), ensure_ascii=False) if as_json else description.table())
+    shown = json.dumps(description.to_json(), ensure_ascii=False) if as_json else description.table()
+    click.echo(printable(shown))
 
 
 @data.command()
@@ -143,7 +145,7 @@ def _fix(dataset: Dataset, name: str) -> Dataset:
 
     fixed, done = fix(dataset)
     for line in done[:MAX_REPAIRS_SHOWN]:
-        click.echo(f"{name}: {line}", err=True)
+        click.echo(printable_line(f"{name}: {line}"), err=True)
     if len(done) > MAX_REPAIRS_SHOWN:
         click.echo(f"{name}: … and {len(done) - MAX_REPAIRS_SHOWN:,} more repairs", err=True)
     if not done:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shortlist.errors import OptionError
+from shortlist.printable import printable, printable_line
 
 if TYPE_CHECKING:
     from shortlist.model import Model
@@ -41,9 +42,9 @@ def list_labels(model: str, as_json: bool) -> None:
     for label in loaded.label_names:
         name = loaded.display_names.get(label, "")
         if as_json:
-            click.echo(json.dumps({"label": label, "name": name or label}, ensure_ascii=False))
+            click.echo(printable(json.dumps({"label": label, "name": name or label}, ensure_ascii=False)))
         else:
-            click.echo(f"{label}\t{name}" if name else label)
+            click.echo("\t".join(map(printable_line, filter(None, (label, name)))))
 
 
 @labels.command()

@@ -15,6 +15,7 @@ import click
 
 from shortlist.cli.reading import FILE_FORMATS, allow_options, levels_option, row_options, tail_option, with_fields_of
 from shortlist.errors import OptionError, Stopped
+from shortlist.printable import printable_line
 
 if TYPE_CHECKING:
     from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
@@ -50,7 +51,7 @@ Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: u
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines for texts and standard input, too.")
 @click.option("--out-label-separator", default=";", show_default=True,
               help="Separator of labels in CSV output.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue a job that was interrupted.")
+@click.option("--resume", is_flag=True, help="Continue a job that was interrupted. If it is complete, do nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @row_options
 def predict(
@@ -229,12 +230,16 @@ def _predict_to_file(
     overwrite: bool,
 ) -> RowCounts:
     """Write to a file. An interrupted job can be resumed if its input can be read again."""
-    from shortlist.batch.output import ResumableOutput, check_output, job_identity
-    from shortlist.batch.predict import predict_rows
+    from shortlist.batch.output import ResumableOutput, check_output, is_complete, job_identity
+    from shortlist.batch.predict import RowCounts, predict_rows
     from shortlist.model import load
+    from shortlist.model.format import CONFIG
 
     if resume and not source.is_file:
         raise OptionError(f"--resume must read the input again, which is impossible for {source.name}.")
+    if resume and not overwrite and is_complete(out, [source.path, Path(model_folder) / CONFIG]):
+        click.echo(f"{out}: already complete.", err=True)
+        return RowCounts()
     check_output(out, resume, overwrite)
     model, start = load(model_folder), time.perf_counter()
     identity = job_identity(source, model_folder, output_options)
@@ -284,7 +289,7 @@ def _readable(model: Model, min_score: float | None) -> Callable[[list[Predicted
             for label, score in zip(labels, scores, strict=True):
                 name = model.all_names.get(label, label)
                 lines.append(f"  {score:6.3f}  {label}" + (f"  {name}" if name != label else ""))
-        return "".join(f"{line}\n" for line in lines).encode()
+        return "".join(f"{printable_line(line)}\n" for line in lines).encode()
 
     return encode
 

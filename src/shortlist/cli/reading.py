@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shortlist.errors import DataError, OptionError
+from shortlist.printable import printable
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
@@ -102,7 +103,7 @@ def read_and_warn(source: str, part: str | None, reading: dict[str, Any]) -> Dat
 
     dataset = read(source, part, **reading)
     for line in dataset.report.lines():
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
     if len(dataset) == 0:
         raise DataError(f"{source}: contains no texts.")
     return dataset

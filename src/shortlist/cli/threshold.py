@@ -11,6 +11,7 @@ import click
 
 from shortlist.cli.reading import parts_in, read_and_warn, reading_options, with_fields_of
 from shortlist.errors import DataError, OptionError
+from shortlist.printable import printable
 
 
 @click.command()
@@ -54,7 +55,7 @@ def threshold(model: str, data: str, dry_run: bool, as_json: bool, reading: dict
         check_replaceable(Path(model))
     loaded = load(model)
     table = loaded.choose_threshold(read_and_warn(data, _part(data), with_fields_of(model, reading)), **options)
-    click.echo(json.dumps(table.to_json(), ensure_ascii=False) if as_json else table.table())
+    click.echo(printable(json.dumps(table.to_json(), ensure_ascii=False) if as_json else table.table()))
     if not table.reached:
         sys.exit(1)
     if dry_run:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shortlist.arrays import random_generator
 from shortlist.compare.ablations import ablation_tables
 from shortlist.compare.measure import best_systems, differences_to_best
 from shortlist.compare.results import DATA, MACHINE, Entry, Store
@@ -52,7 +53,7 @@ def _examples(store: Store, splits: Splits, done: dict[str, Entry], seed: int) -
     """Random test texts with the predictions of each system."""
     test, names, known = splits.test, splits.train.label_names, splits.train.label_index
     with_labels = np.flatnonzero(test.labels.counts)
-    drawn = np.random.default_rng(seed).choice(with_labels, min(N_EXAMPLES, len(with_labels)), replace=False)
+    drawn = random_generator(seed).choice(with_labels, min(N_EXAMPLES, len(with_labels)), replace=False)
     predictions = {entry.name: store.load_arrays(f"{name}.predictions") for name, entry in done.items()}
     examples = []
     for text in np.sort(drawn).tolist():

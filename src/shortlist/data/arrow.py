@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import NumberedRecord
+from shortlist.data.records import NumberedRecord, check_unique, list_columns
 from shortlist.errors import DataError, import_extra
 from shortlist.progress import Progress
-from shortlist.streams import STANDARD_INPUT, read_blocks, stream_name
+from shortlist.streams import STANDARD_INPUT, read_whole, stream_name
 
 ROWS_PER_BATCH = 16_384
+MAX_BYTES_IN_MEMORY = 1 << 32
 
 
 def import_pyarrow(purpose: str) -> Any:
@@ -53,7 +54,7 @@ def _seekable(path: str | Path, pyarrow: Any) -> Any:
         with Path(path).open("rb") as file:
             if file.read(4) == b"PAR1":
                 return str(path)
-    return pyarrow.BufferReader(b"".join(read_blocks(path)))
+    return pyarrow.BufferReader(read_whole(path, MAX_BYTES_IN_MEMORY))
 
 
 def frame_records(frame: Any, options: ReadOptions, name: str) -> Iterator[NumberedRecord]:
@@ -88,9 +89,10 @@ def _select(frame: Any, positions: list[int]) -> Any:
 
 
 def _check_columns(columns: list[str], options: ReadOptions, name: str) -> None:
+    check_unique(columns, options, name)
     for field in options.fields:
         if field not in columns:
-            found = ", ".join(map(repr, columns))
+            found = list_columns(columns)
             raise DataError(f"{name}: there is no column {field!r}; the columns are {found}. {options.field_hint}.")
 
 
@@ -107,7 +109,17 @@ def _to_list(column: Any) -> list[Any]:
     try:
         return column.to_pylist()
     except UnicodeDecodeError:  # a bad text must not make the whole batch fail
-        values = column.cast("large_binary").to_pylist()
-        return [value if value is None else value.decode(errors="surrogateescape") for value in values]
-    except ValueError:  # without pandas, there is no Python type for nanoseconds
+        import pyarrow
+
+        binary = pyarrow.large_binary()
+        is_list = pyarrow.types.is_nested(column.type)
+        return _decoded(column.cast(pyarrow.list_(binary) if is_list else binary).to_pylist())
+    except (ValueError, OverflowError):  # there is no Python type for nanoseconds, nor for the year 10,000
         return column.cast("string").to_pylist()
+
+
+def _decoded(value: Any) -> Any:
+    """Bytes as strings, also in lists. Invalid bytes become lone surrogates, which are no valid text."""
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value

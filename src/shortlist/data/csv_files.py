@@ -9,7 +9,7 @@ from typing import Literal
 
 from shortlist.data.lines import LONGEST_LINE
 from shortlist.data.options import ReadOptions
-from shortlist.data.records import VALID_TEXT, BadRow, NumberedRecord
+from shortlist.data.records import VALID_TEXT, BadRow, NumberedRecord, check_unique, list_columns
 from shortlist.errors import DataError
 from shortlist.text.texts import is_valid_text
 
@@ -18,6 +18,9 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 # A longer record is taken for one with an unclosed quote.
 MAX_LINES_PER_RECORD = 10_000
 MAX_RECORD_SIZE = 1 << 20
+# Lines after an unclosed quote are read again. So that a file full of them takes no more than a constant time per
+# character, records may be this long in all before they turn out bad, and this many times the size of the file.
+REREAD_SIZE, REREAD_FACTOR = 8 * MAX_RECORD_SIZE, 8
 
 
 def csv_records(
@@ -65,13 +68,15 @@ class _RecordLines:
         self._reread: deque[str] = deque()
         self._current: list[str] = []
         self._size = 0
+        self._may_reread = REREAD_SIZE
         self._number = 1
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        if len(self._current) >= MAX_LINES_PER_RECORD or self._size > MAX_RECORD_SIZE:
+        is_long = len(self._current) >= MAX_LINES_PER_RECORD or self._size > min(MAX_RECORD_SIZE, self._may_reread)
+        if self._current and is_long:
             raise StopIteration
         line = self._reread.popleft() if self._reread else next(self._lines)
         self._current.append(line)
@@ -81,14 +86,17 @@ class _RecordLines:
     def begin_record(self) -> int:
         """Start the next record; returns the number of its first line."""
         self._number += len(self._current)
+        self._may_reread += REREAD_FACTOR * self._size
         self._current.clear()
         self._size = 0
         return self._number
 
     def drop_first_line(self) -> None:
         """Give up the first line of the record; read those after it again as records of their own."""
+        self._may_reread -= self._size
         self._reread.extendleft(reversed(self._current[1:]))
         del self._current[1:]
+        self._size = len(self._current[0])
 
 
 def _numbered_rows(rows: Iterator[list[str]], lines: _RecordLines) -> Iterator[tuple[int, list[str] | BadRow]]:
@@ -112,6 +120,7 @@ def _numbered_rows(rows: Iterator[list[str]], lines: _RecordLines) -> Iterator[t
 
 
 def _check_columns(columns: list[str], options: ReadOptions, name: str, separator: str) -> None:
+    check_unique(columns, options, f"{name}, line 1")
     missing = [column for column in options.fields if column not in columns]
     if not missing:
         return
@@ -125,7 +134,7 @@ def _check_columns(columns: list[str], options: ReadOptions, name: str, separato
             advice = f"The separator seems to be {other!r}: set separator={other!r} (--separator)."
             break
     raise DataError(
-        f"{name}, line 1: there is no column {missing[0]!r}; the columns are {', '.join(map(repr, columns))}. {advice}"
+        f"{name}, line 1: there is no column {missing[0]!r}; the columns are {list_columns(columns)}. {advice}"
     )
 
 

@@ -71,12 +71,22 @@ def sparse_text_rows(blocks: Iterator[tuple[bytes, int]], name: str) -> Iterator
 def open_matrix(path: Path) -> Any:
     """A matrix that numpy or scipy saved; the rows of .npy stay on disk until they are used."""
     try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else sparse.load_npz(path)
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False) if path.suffix == ".npy" else _load_sparse(path)
     except Exception as error:  # noqa: BLE001 - scipy, numpy and zipfile each raise their own kinds
         raise DataError(f"{path}: not a matrix saved by numpy (.npy) or scipy (.npz): {error}.") from None
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise DataError(f"{path}: has {matrix.ndim} axes of {matrix.dtype}; expected a matrix of numbers.")
-    return matrix if path.suffix == ".npy" else sparse.csr_array(matrix)
+    return matrix
+
+
+def _load_sparse(path: Path) -> sparse.csr_array:
+    """The matrix in an .npz file. scipy checks only some of it, and crashes over the rest."""
+    matrix = sparse.load_npz(path)
+    if matrix.format not in ("csr", "csc", "coo"):
+        raise ValueError(f"the format {matrix.format} is not supported; save it as csr")
+    if matrix.format != "coo":  # checked by its constructor
+        matrix.check_format(full_check=True)
+    return sparse.csr_array(matrix)
 
 
 def matrix_rows(matrix: Any, progress: Progress) -> Iterator[tuple[int, FeatureRow | BadRow]]:

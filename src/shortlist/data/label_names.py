@@ -11,13 +11,14 @@ import msgspec
 
 from shortlist.data import annif
 from shortlist.errors import DataError
-from shortlist.streams import COMPRESSED_SUFFIXES, read_blocks
+from shortlist.streams import COMPRESSED_SUFFIXES, read_whole
 
 FILE_NAMES = [
     f"label_names{suffix}{compressed}"
     for suffix in (".json", ".tsv", ".csv")
     for compressed in ("", *COMPRESSED_SUFFIXES)
 ]
+MAX_BYTES = 1 << 29  # ten million names of 50 letters
 
 
 def find_label_names(folder: Path) -> Path | None:
@@ -32,7 +33,7 @@ def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
             if not isinstance(label, str) or not isinstance(name, str):
                 raise DataError(f"label_names has {label!r:.60}: {name!r:.60}; labels and names must be strings.")
         return dict(path)
-    content = b"".join(read_blocks(path))
+    content = read_whole(path, MAX_BYTES)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

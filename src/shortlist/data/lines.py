@@ -61,9 +61,12 @@ def _to_utf8(blocks: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     # Undecodable bytes become lone surrogates, and these become invalid UTF-8, so that their line is reported.
     codecs.register_error(BAD_BYTES, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
     decoder = codecs.getincrementaldecoder(encoding)(BAD_BYTES)
-    for block in blocks:
-        yield decoder.decode(block).encode(errors="surrogatepass")
-    yield decoder.decode(b"", final=True).encode(errors="surrogatepass")
+    try:
+        for block in blocks:
+            yield decoder.decode(block).encode(errors="surrogatepass")
+        yield decoder.decode(b"", final=True).encode(errors="surrogatepass")
+    except UnicodeError as error:
+        raise DataError(f"{name}: is not {encoding} ({error}). Set another encoding= (--encoding).") from None
 
 
 def _complete_lines(blocks: Iterator[bytes], name: str, report: ReadReport | None) -> Iterator[tuple[bytes, int]]:

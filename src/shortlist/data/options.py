@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,5 +93,6 @@ class ReadOptions:
             raise OptionError("label_separator is empty; give the separator of the labels, or leave the option out")
         try:
             "".encode(self.encoding)
-        except LookupError:
+            codecs.getincrementaldecoder(self.encoding)("replace").decode(b"")  # some know no error handlers
+        except (LookupError, UnicodeError):
             raise OptionError(f"encoding {self.encoding!r} is unknown; try utf-8, latin-1 or utf-16") from None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 from shortlist.data.options import ReadOptions
+from shortlist.errors import DataError
 from shortlist.text.texts import is_valid_text
 
 # The number of a line or row, and its record, or a `BadRow` that says why there is none.
@@ -23,8 +24,11 @@ class BadRow(ValueError):
     """Why a row cannot be used. The reader adds the file and the line."""
 
     def __init__(self, what: str, expected: str) -> None:
-        super().__init__(what)
+        super().__init__(what, expected)
         self.what, self.expected = what, expected
+
+    def __str__(self) -> str:
+        return self.what
 
 
 def parse_record(
@@ -59,7 +63,7 @@ def check_fields(record: Any, options: ReadOptions) -> None:
     optional = texts if len(texts) > 1 and any(field in record for field in texts) else ()
     for field in options.fields:
         if field not in record and field not in optional:
-            found = ", ".join(map(shorten, itertools.islice(record, MAX_FIELDS_SHOWN))) or "no fields"
+            found = list_columns(record) or "no fields"
             expected = f"the fields {', '.join(map(repr, options.fields))}. {options.field_hint}"
             raise BadRow(f"there is no field {field!r}, only {found}", expected)
 
@@ -70,6 +74,22 @@ def text_of(record: dict[str, Any], options: ReadOptions) -> str:
     if fields is None:
         return check_text(record[names[0]], names[0]) if names else ""
     return fields.join({name: check_text(record[name], name) for name in names if record.get(name) is not None})
+
+
+def check_unique(columns: Sequence[str], options: ReadOptions, where: str) -> None:
+    """No column that will be read may occur twice: nobody knows which one is meant."""
+    for field in options.fields:
+        if columns.count(field) > 1:
+            raise DataError(
+                f"{where}: there are {columns.count(field)} columns {field!r}. Rename or remove all but one."
+            )
+
+
+def list_columns(columns: Collection[str]) -> str:
+    """The names of columns or fields for a message: the first ones, and how many more there are."""
+    shown = ", ".join(map(shorten, itertools.islice(columns, MAX_FIELDS_SHOWN)))
+    more = len(columns) - MAX_FIELDS_SHOWN
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def check_text(value: Any, field: str) -> str:

@@ -260,13 +260,10 @@ def _read_label_file(
 
 def _read_entries(path: Path, report: ReadReport, options: ReadOptions) -> tuple[sparse.csr_array, np.ndarray]:
     """A matrix with its entries in the order of the file, repeats included, and its bad rows."""
-    if path.suffix != ".npz":
-        matrix, _, _, bad_rows = read_sparse_text(path, report, options)
-        return matrix, bad_rows
-    try:
-        return sparse.csr_array(sparse.load_npz(path)), NO_ROWS
-    except Exception as error:  # noqa: BLE001 - scipy, numpy and zipfile each raise their own kinds
-        raise DataError(f"{path}: not a sparse matrix saved by scipy ({error}).") from None
+    if path.suffix == ".npz":
+        return open_matrix(path), NO_ROWS
+    matrix, _, _, bad_rows = read_sparse_text(path, report, options)
+    return matrix, bad_rows
 
 
 def _read_text_lines(path: Path, report: ReadReport, options: ReadOptions) -> Texts:

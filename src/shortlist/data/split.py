@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged, counts_to_indptr
+from shortlist.arrays import Ragged, counts_to_indptr, random_generator
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
@@ -93,7 +93,7 @@ def split(
             "CSV, TSV, Parquet, a list of dictionaries or a data frame"
         )
     merged = merge_identical_texts(dataset)
-    rng = np.random.default_rng(seed)
+    rng = random_generator(seed)
     if by_time:
         part = np.empty(len(merged), np.int64)
         order = np.argsort(times_as_numbers(merged), kind="stable")
@@ -140,7 +140,7 @@ def folds(dataset: Any, n_folds: int, seed: int = 0) -> Iterator[tuple[Dataset, 
     n_units = int(units.max(initial=-1)) + 1
     if not 2 <= n_folds <= n_units:
         raise OptionError(f"folds={n_folds}: there are {n_units:,} different texts; choose from 2 to {n_units:,} folds")
-    fold = _place(units, len(merged) * np.arange(1, n_folds) / n_folds, np.random.default_rng(seed))
+    fold = _place(units, len(merged) * np.arange(1, n_folds) / n_folds, random_generator(seed))
     for number in range(n_folds):
         yield merged.take(fold != number).without_unused_labels(), merged.take(fold == number)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shortlist.arrays import random_generator
 from shortlist.errors import OptionError
 from shortlist.evaluation.metrics import PerText, per_text
 from shortlist.progress import Progress
@@ -33,7 +34,7 @@ def resample(metrics: Mapping[str, PerText], resamples: int, seed: int) -> dict[
     denominators = np.stack([np.ones(n_texts) if metric.best is None else metric.best for metric in metrics.values()])
     columns = np.concatenate([numerators, denominators]).T
     sums = np.empty((resamples, columns.shape[1]))
-    rng = np.random.default_rng(seed)
+    rng = random_generator(seed)
     block_size = max(1, min(resamples, MAX_COUNTS // n_texts))
     with Progress("bootstrap", total=resamples, unit="resamples") as progress:
         for start in range(0, resamples, block_size):

@@ -46,7 +46,7 @@ def convert_predictions(predictions: Any) -> Labels:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        return Labels(Ragged(matrix.indptr.astype(np.int64), matrix.indices, matrix.data))
+        predictions = Ragged(matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
     if isinstance(predictions, np.ndarray):
         if predictions.ndim != 2 or not np.issubdtype(predictions.dtype, np.integer):
             raise OptionError(

@@ -112,7 +112,11 @@ def _with_lock(dispatcher: Any) -> Any:
 
     def locked_load(key: Any) -> Any:
         with _lock(path):
-            found = load(key)
+            try:
+                found = load(key)
+            except Exception:  # noqa: BLE001 - whatever unpickling a truncated file raises, after a full disk for example
+                Path(files._index_path).unlink(missing_ok=True)
+                found = None
         if found is None:
             _say_that_it_compiles()
         return found

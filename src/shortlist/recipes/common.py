@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from shortlist.arrays import MAX_SEED
 from shortlist.kernels.threads import n_cores
 from shortlist.recipes.options import DataSize, Option, by_size, choice, count, flag, fraction, rate, share
 
@@ -66,7 +67,7 @@ MAX_TAIL_LOSS = Option(
     low=0,
 )
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
-SEED = count("seed", 0, "random seed", low=0)
+SEED = Option("seed", (int,), 0, "random seed", low=0, high=MAX_SEED)
 
 LABEL_TEXTS = replace(
     choice(

@@ -81,8 +81,8 @@ class Option:
             return " | ".join(self.choices)
         if self.types == (bool,):
             return "true | false"
-        low = "" if self.low is None else f"{'above' if self.open_low else 'at least'} {self.low:g}"
-        high = "" if self.high is None else f"{'below' if self.open_high else 'at most'} {self.high:g}"
+        low = "" if self.low is None else f"{'above' if self.open_low else 'at least'} {self.low:.10g}"
+        high = "" if self.high is None else f"{'below' if self.open_high else 'at most'} {self.high:.10g}"
         return " and ".join(filter(None, (low, high))) or " or ".join(_TYPE_NAMES[kind] for kind in self.types)
 
     def checked(self, value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortlist.arrays import Ragged
+from shortlist.arrays import Ragged, random_generator
 from shortlist.compare.machine import machine_facts
 from shortlist.compare.measure import contributions
 from shortlist.compare.peers.run_peer import measure_latency
@@ -119,7 +119,7 @@ def measure_model(
     """
     if not len(test) or not len(test.labels.values):
         raise DataError("there is nothing to report on: the test data has no text with a label")
-    rng = np.random.default_rng(seed)
+    rng = random_generator(seed)
     model.warm_up()
     start = time.perf_counter()
     predicted = model.predict_dataset(test, places_needed(K, test.filter_pairs), threads)
@@ -187,7 +187,7 @@ def _robustness(
     model: Model, test: Dataset, train: Dataset | None, unseen: Any, seed: int, threads: int | None
 ) -> dict[str, Any]:
     """Scores on a sample of the texts: the original ones, and perturbed in each way."""
-    sample = test.take(np.sort(np.random.default_rng(seed).permutation(len(test))[:ROBUSTNESS_TEXTS]))
+    sample = test.take(np.sort(random_generator(seed).permutation(len(test))[:ROBUSTNESS_TEXTS]))
     texts = list(sample.texts)
     # Without its texts: looking for leaks once is enough.
     frequencies = None

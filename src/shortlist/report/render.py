@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
+from shortlist.printable import printable_line
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -63,7 +65,7 @@ def escape_markdown(value: Any) -> str:
     >>> print(escape_markdown("a|b *c* <d>"))
     a\\|b \\*c\\* &lt;d>
     """
-    line = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]+", " ", str(value))
+    line = printable_line(re.sub(r"\s+", " ", str(value)))
     # Underscores inside words mean nothing in Markdown.
     return re.sub(r"([\\`*\[\]|#~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line.replace("&", "&amp;").replace("<", "&lt;"))
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from shortlist.printable import printable
+
 SECONDS_BETWEEN_WRITES = 0.2
 MAX_WAITING_LINES = 10_000
 
@@ -64,7 +66,8 @@ class Log(logging.Handler):
             for line in lines:
                 line["time"] = datetime.fromtimestamp(line["time"], UTC)
             if lines:
-                self._write(msgspec.json.Encoder().encode_lines(lines))
+                content = msgspec.json.Encoder().encode_lines(lines)
+                self._write(content if content.isascii() else printable(content.decode()).encode())
 
 
 def write_to_stderr(data: bytes) -> None:
