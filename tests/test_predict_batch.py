@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import multiprocessing
@@ -604,3 +605,18 @@ def test_resuming_what_is_complete_does_nothing(run, put, tmp_path):
     os.utime(source, ns=(0, before.st_mtime_ns + 1))  # another input since
     assert "older than the input" in run(source, "--out", out, "--resume", code=2).stderr
     run(source, "--out", out, "--resume", "--overwrite")
+
+
+@pytest.mark.parametrize("what", ["mkdir", "rename", "replace"])
+def test_a_disk_error_is_explained_and_leaves_nothing(put, tmp_path, monkeypatch, what):
+    def fail(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    source, out = put("in.jsonl", many(3)), tmp_path / "out.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, what, fail)
+        with pytest.raises(DataError, match="cannot be written: Input/output error"):
+            job(source, out)
+    assert not (what == "mkdir" and partial_folder(out).exists())
+    job(source, out, resume=partial_folder(out).exists() or out.exists())
+    assert len(out.read_text().splitlines()) == 3

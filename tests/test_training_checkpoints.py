@@ -87,7 +87,9 @@ class TestCheckpoints:
         assert list(checkpoints.load_best()) == sorted(ARRAYS)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "state"]
 
-    @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"{}"])
+    HUGE = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }" % 10**40
+
+    @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"{}", HUGE.ljust(128)])
     @pytest.mark.parametrize("name", ["facts.json", "a.b.npy"])
     def test_damage_is_reported(self, tmp_path, name, damage):
         checkpoints = Checkpoints(tmp_path, {})

@@ -36,13 +36,20 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
     The content is compressed if the name ends in .gz or .zst. Pipes and devices are written to directly.
     """
     path = _valid(path)
-    try:
+    with explain_os_errors(path):
         if path.is_dir():
             raise DataError(f"{path}: is a folder; cannot write a file there.")
         is_special = path.exists() and not path.is_file()
         # A symbolic link stays a link: its target is replaced.
         with path.open("wb") if is_special else _replace(path.resolve()) as file, _compressed(file, path) as stream:
             yield stream
+
+
+@contextmanager
+def explain_os_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a `DataError`."""
+    try:
+        yield
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}.") from None
 
@@ -96,16 +103,15 @@ def write_folder_atomically(folder: str | Path) -> Iterator[Path]:
     folder = _valid(folder).resolve()  # "." has no name to put another beside
     temporary = _temporary_name(folder)
     try:
-        recover_folder(folder)
-        _remove_leftovers(folder)
-        temporary.mkdir(parents=True)
-        with lock_folder(temporary):
-            yield temporary
-            _sync_tree(temporary)
-            _put_in_place(temporary, folder)
-            sync_folder(folder.parent)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written: {error.strerror or error}.") from None
+        with explain_os_errors(folder):
+            recover_folder(folder)
+            _remove_leftovers(folder)
+            temporary.mkdir(parents=True)
+            with lock_folder(temporary):
+                yield temporary
+                _sync_tree(temporary)
+                _put_in_place(temporary, folder)
+                sync_folder(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

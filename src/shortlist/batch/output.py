@@ -12,7 +12,7 @@ import hashlib
 import os
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,14 @@ from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
 from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
 from shortlist.errors import DataError, OptionError
-from shortlist.files import compressor_for, lock_folder, remove_folder, sync_folder, write_atomically
+from shortlist.files import (
+    compressor_for,
+    explain_os_errors,
+    lock_folder,
+    remove_folder,
+    sync_folder,
+    write_atomically,
+)
 from shortlist.model.format import CONFIG
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
@@ -64,7 +71,8 @@ class ResumableOutput:
         self._is_parquet = format_of(self.path) == "parquet"
         self._compress = compressor_for(ROWS if self._is_parquet else self.path)
         self._rows = self.folder / ROWS
-        self.folder.mkdir(parents=True, exist_ok=resume)
+        with explain_os_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=resume)
         self._lock = ExitStack()
         self._lock.enter_context(lock_folder(self.folder))
         try:
@@ -74,6 +82,9 @@ class ResumableOutput:
                 self._cut_off_incomplete_chunk()
                 self._write_journal()
         except BaseException:
+            if not resume:
+                with suppress(OSError):
+                    remove_folder(self.folder)
             self._lock.close()
             raise
 
@@ -109,17 +120,19 @@ class ResumableOutput:
         if self._is_parquet:
             complete = self.folder / PARQUET
             convert_to_parquet(self._rows, complete, self._encode.columns, self.journal.id_types)
-        if complete.exists():  # else a kill came right after the move
-            complete.replace(self.path)
-            sync_folder(self.path.parent)
-        remove_folder(self.folder)
+        with explain_os_errors(self.path):
+            if complete.exists():  # else a kill came right after the move
+                complete.replace(self.path)
+                sync_folder(self.path.parent)
+            remove_folder(self.folder)
 
     def __enter__(self) -> ResumableOutput:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not (self._keep and self.written.rows):
-            remove_folder(self.folder)
+            with suppress(OSError):
+                remove_folder(self.folder)
         self._lock.close()
 
     def _read_journal(self, identity: dict[str, Any]) -> Journal:
@@ -137,7 +150,7 @@ class ResumableOutput:
         return journal
 
     def _cut_off_incomplete_chunk(self) -> None:
-        with self._rows.open("ab") as file:
+        with explain_os_errors(self._rows), self._rows.open("ab") as file:
             if file.tell() < self.journal.bytes:
                 raise DataError(
                     f"{self._rows}: is damaged (shorter than its journal says). Start over: "

@@ -237,7 +237,7 @@ def _predict_to_file(
 
     if resume and not source.is_file:
         raise OptionError(f"--resume must read the input again, which is impossible for {source.name}.")
-    if resume and not overwrite and is_complete(out, [source.path, Path(model_folder) / CONFIG]):
+    if resume and not overwrite and is_complete(out, [Path(source.name), Path(model_folder) / CONFIG]):
         click.echo(f"{out}: already complete.", err=True)
         return RowCounts()
     check_output(out, resume, overwrite)

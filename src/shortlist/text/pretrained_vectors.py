@@ -240,7 +240,7 @@ def _open_array(path: Path) -> np.ndarray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file. Check the path.") from None
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # noqa: BLE001 - numpy raises many kinds for a damaged header
         raise DataError(f"{path}: cannot be read as a NumPy array: {error}.") from None
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape[1:]:
         found = f"shape {array.shape}, {array.dtype}" if isinstance(array, np.ndarray) else "a zip of arrays"
