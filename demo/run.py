@@ -9,6 +9,7 @@ seen, asks it the questions of `queries.json`, and writes `report.html`.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 import time
 from pathlib import Path
@@ -32,6 +33,7 @@ EXAMPLES = (
 
 def main(folder: Path) -> None:
     started = time.perf_counter()
+    logging.getLogger("shortlist").setLevel(logging.WARNING)  # the bars of training, but not a line per epoch
     say("Shortlist on the Human Phenotype Ontology")
     say("Words for symptoms and names of diseases in, the ontology's terms out.\n")
 
@@ -44,7 +46,7 @@ def main(folder: Path) -> None:
         say(fit(f"   {train.texts[row]} -> {', '.join(names)}"))
 
     say("\n2. Training, about a minute on two idle cores.")
-    model, seconds = timed(shortlist.train, train, recipe="astec")
+    model, seconds = timed(shortlist.train, train)
     model.save(folder / "model")
     rows = [["Shortlist", *scores(model.predict_dataset(test), test, train), f"{seconds:.0f} s"]]
     if importlib.util.find_spec("omikuji"):

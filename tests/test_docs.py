@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from shortlist.cli import shortlist as command
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["index", "install", "tutorial", "example-shop", "example-library", "example-medical", "faq"]
+PAGES = ["index", "install", "tutorial", "example-shop", "example-library", "example-medical", "faq", "glossary"]
 BLOCK = re.compile(r"^```(python|bash)(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 NOT_RUN = "Not run by the tests: "  # the title of a block that cannot run, followed by the reason
 
@@ -54,6 +55,21 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
             run_bash(code, f"{where}, line {line}")
         else:
             exec(compile("\n" * (line - 1) + code, where, "exec"), names)
+
+
+@pytest.mark.slow
+def test_the_ten_lines_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(blocks_of("tutorial")[0][1], {})  # writes pairs.jsonl
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["again"].predict("red boots new", min_score=0)[0].label in ("red", "shoes")
+
+
+def test_links_of_the_readme_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#:]+)", (ROOT / "README.md").read_text()):
+        assert (ROOT / link).exists(), link
 
 
 @pytest.mark.slow
