@@ -548,7 +548,7 @@ def test_a_full_disk_keeps_finished_rows(run, stopped, tmp_path, monkeypatch):
 
 def test_job_identity_survives_json(model, put):
     source = RowSource(put("in.jsonl", many(3)), None, RowOptions())
-    identity = job_identity(source, model, {"k": 5, "id": None})
+    identity = job_identity(source.fingerprint, model, {"k": 5, "id": None})
     assert identity == json.loads(json.dumps(identity))
     assert {"input", "model", "release", "k", "id"} == set(identity)
 

@@ -20,7 +20,7 @@ import msgspec
 
 from shortlist import __version__
 from shortlist.batch.parquet import convert_to_parquet, id_type
-from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts, Source
+from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts
 from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
 from shortlist.errors import DataError, OptionError
@@ -119,7 +119,8 @@ class ResumableOutput:
         complete = self._rows
         if self._is_parquet:
             complete = self.folder / PARQUET
-            convert_to_parquet(self._rows, complete, self._encode.columns, self.journal.id_types)
+            with self._rows.open("rb") as lines:
+                convert_to_parquet(lines, complete, self._encode.columns, self.journal.id_types)
         with explain_os_errors(self.path):
             if complete.exists():  # else a kill came right after the move
                 complete.replace(self.path)
@@ -140,13 +141,7 @@ class ResumableOutput:
         if not path.exists():  # a new job, or one that was killed before its first row
             return Journal(identity)
         journal = _load_journal(path)
-        for name, now in identity.items():
-            before = journal.identity.get(name)
-            if before != now:
-                raise DataError(
-                    f"{self.folder}: the unfinished job has a different {name} ({before} then, {now} now). "
-                    f"Resume with the same input, model and options, or start over: {_remove_command(self.folder)}"
-                )
+        check_identity(self.folder, journal.identity, identity)
         return journal
 
     def _cut_off_incomplete_chunk(self) -> None:
@@ -154,7 +149,7 @@ class ResumableOutput:
             if file.tell() < self.journal.bytes:
                 raise DataError(
                     f"{self._rows}: is damaged (shorter than its journal says). Start over: "
-                    f"{_remove_command(self.folder)}"
+                    f"{remove_command(self.folder)}"
                 )
             file.truncate(self.journal.bytes)
 
@@ -187,7 +182,7 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         if not resume:
             raise OptionError(
                 f"{folder} holds an unfinished job ({journal.rows:,} rows done). Rerun the same command with --resume, "
-                f"or start over: {_remove_command(folder)}"
+                f"or start over: {remove_command(folder)}"
             )
         if journal.finished:
             return
@@ -205,15 +200,25 @@ def is_complete(path: str | Path, inputs: Sequence[Path]) -> bool:
     return all(source.exists() and source.stat().st_mtime_ns <= written for source in inputs)
 
 
-def job_identity(source: Source, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def job_identity(fingerprint: str, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     """What must not change between a job and its resumption: input, model, and all options that affect the output."""
     identity = {
-        "input": source.fingerprint,
+        "input": fingerprint,
         "model": hashlib.sha256((Path(model) / CONFIG).read_bytes()).hexdigest()[:16],
         "release": __version__,
         **options,
     }
     return msgspec.json.decode(msgspec.json.encode(identity))
+
+
+def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to resume another job than the one that a folder holds."""
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise DataError(
+                f"{folder}: the unfinished job has a different {name} ({before.get(name)} then, {value} now). "
+                f"Resume with the same input, model and options, or start over: {remove_command(folder)}"
+            )
 
 
 def _link_target(path: str | Path) -> Path:
@@ -234,8 +239,9 @@ def _load_journal(path: Path) -> Journal:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Journal)
     except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Start over: {_remove_command(path.parent)}") from None
+        raise DataError(f"{path}: cannot be read ({error}). Start over: {remove_command(path.parent)}") from None
 
 
-def _remove_command(folder: Path) -> str:
+def remove_command(folder: Path) -> str:
+    """The command that removes a folder, for messages."""
     return f"rm -r {shlex.quote(str(folder))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -22,8 +22,8 @@ def id_type(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: list[str]) -> None:
-    """Write the JSON lines of a file as Parquet, all or nothing. Ids of mixed types become strings."""
+def convert_to_parquet(lines: IO[bytes], path: Path, columns: list[str], id_types: list[str]) -> None:
+    """Write JSON lines as a Parquet file, all or nothing. Ids of mixed types become strings."""
     pyarrow = import_pyarrow("writing Parquet")
     arrow_types = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_()}
     found = [name for name in id_types if name != "null"]
@@ -40,11 +40,10 @@ def convert_to_parquet(lines: Path, path: Path, columns: list[str], id_types: li
     as_strings = [field.name for field in schema if field.name not in TEXTS and field.type == pyarrow.string()]
     decode = msgspec.json.Decoder().decode
     with (
-        lines.open("rb") as rows,
         write_atomically(path) as file,
         pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        while records := [decode(line) for line in itertools.islice(rows, ROWS_PER_BATCH)]:
+        while records := [decode(line) for line in itertools.islice(lines, ROWS_PER_BATCH)]:
             for column in as_strings:
                 for record in records:
                     if not isinstance(record[column], str | None):

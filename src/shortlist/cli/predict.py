@@ -51,6 +51,14 @@ Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: u
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines for texts and standard input, too.")
 @click.option("--out-label-separator", default=";", show_default=True,
               help="Separator of labels in CSV output.")  # fmt: skip
+@click.option("--cluster", metavar="ADDRESS",
+              help="Predict files on a Ray cluster; OUT is a folder. "
+              "auto: the running cluster, or else this machine.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Processes on the cluster.  [default: as many as have cores]")
+@click.option("--to", "output_format", type=click.Choice(["jsonl", "parquet"]),
+              help="Format of the files in OUT, with --cluster.  "
+              "[default: parquet if the input is, else jsonl]")  # fmt: skip
+@click.option("--rows-per-part", type=click.IntRange(1), help="Rows per file in OUT, with --cluster.  [default: 65536]")
 @click.option("--resume", is_flag=True, help="Continue a job that was interrupted. If it is complete, do nothing.")
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")
 @row_options
@@ -66,6 +74,10 @@ def predict(
     out_label_separator: str,
     with_text: bool | None,
     as_json: bool,
+    cluster: str | None,
+    workers: int | None,
+    output_format: str | None,
+    rows_per_part: int | None,
     resume: bool,
     overwrite: bool,
     reading: dict[str, Any],
@@ -93,11 +105,28 @@ def predict(
     shortlist predict model/ tst_X_Xf.txt --out out.jsonl
     shortlist predict model/ "asthma with cough" --allow "J45*" --deny J45.0
     shortlist predict model/ "asthma with cough" --levels back-off --min-score 0.5
+    shortlist predict model/ "in/*.parquet" --out out/ --cluster auto --id sku
     cut -f1 queries.tsv | shortlist predict model/ --json > predictions.jsonl
     zcat in.jsonl.gz | shortlist predict model/ --from jsonl | jq .labels
     """
-    reading = with_fields_of(model, reading)
-    source = _open_source(texts, in_file, format, id_field, {**reading, "keep": keep})
+    reading = {**with_fields_of(model, reading), "keep": keep}
+    if cluster is not None:
+        files = [*texts, *([in_file] if in_file else [])]
+        job: dict[str, Any] = {
+            "out": out,
+            "output_format": output_format,
+            "with_text": with_text,
+            "rows_per_part": rows_per_part,
+        }
+        reading["id"] = id_field
+        how = {"cluster": cluster, "workers": workers, "resume": resume, "overwrite": overwrite}
+        _exit_if_all_bad(_predict_on_cluster(model, files, format, reading, options, how, **job))
+        return
+    if workers or output_format or rows_per_part:
+        raise OptionError(
+            "--workers, --to and --rows-per-part apply to --cluster. Leave them out, or add --cluster auto."
+        )
+    source = _open_source(texts, in_file, format, id_field, reading)
     if explain:
         if source.format != "texts" or out is not None:
             raise OptionError(
@@ -119,6 +148,10 @@ def predict(
         output_options |= {"id": id_field, "keep": keep, "with_text": with_text, "format": format, **reading}
         output_options |= {"out_label_separator": out_label_separator}
         written = _predict_to_file(model, source, out, options, columns, output_options, resume, overwrite)
+    _exit_if_all_bad(written)
+
+
+def _exit_if_all_bad(written: RowCounts) -> None:
     if written.rows and written.bad == written.rows:
         sys.exit(1)
 
@@ -242,7 +275,7 @@ def _predict_to_file(
         return RowCounts()
     check_output(out, resume, overwrite)
     model, start = load(model_folder), time.perf_counter()
-    identity = job_identity(source, model_folder, output_options)
+    identity = job_identity(source.fingerprint, model_folder, output_options)
     encode = _encoder(out, columns, model, output_options["out_label_separator"])
     with ResumableOutput(out, encode, identity, resume, overwrite, keep=source.is_file) as output:
         n_before = output.written.rows
@@ -260,6 +293,44 @@ def _predict_to_file(
         output.finish()
     _print_summary(out, output.written, n_before, start)
     return output.written
+
+
+def _predict_on_cluster(
+    model: str,
+    files: list[str],
+    format: str | None,
+    reading: dict[str, Any],
+    options: dict[str, Any],
+    how: dict[str, Any],
+    *,
+    out: str | None,
+    output_format: str | None,
+    with_text: bool | None,
+    rows_per_part: int | None,
+) -> RowCounts:
+    """Write a folder of files. `how` has the arguments of `predict_files`."""
+    from shortlist.cluster.predict import ROWS_PER_PART, PredictJob, input_files, predict_files
+    from shortlist.data.read import format_of
+    from shortlist.data.rows import RowOptions
+
+    if not files or out is None or out == STDIO:
+        raise OptionError("--cluster needs input files and an output folder: add --out FOLDER.")
+    start, paths = time.perf_counter(), input_files(files, format)
+    is_parquet = (format or format_of(Path(paths[0]))) == "parquet"
+    job = PredictJob(
+        model,
+        paths,
+        out,
+        output_format or ("parquet" if is_parquet else "jsonl"),
+        RowOptions(**reading),
+        options,
+        format,
+        with_text=reading["id"] is None if with_text is None else with_text,
+        rows_per_part=rows_per_part or ROWS_PER_PART,
+    )
+    written = predict_files(job, **how)
+    _print_summary(out, written, 0, start)
+    return written
 
 
 def _encoder(out: str, columns: Columns, model: Model, separator: str) -> JsonLines:

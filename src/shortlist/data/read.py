@@ -187,7 +187,7 @@ def _read_folder(folder: Path, part: str | None, format: str | None, options: Re
     location = _find_part(folder, part) if part else folder
     if location is None:
         return repository.read_part(folder, str(part), options)
-    paths = _find_shards(location, format) if location.is_dir() else [location]
+    paths = find_shards(location, format) if location.is_dir() else [location]
     if not paths:
         raise DataError(
             f"{folder}: found nothing to read. Expected train and test files (jsonl, csv, tsv, parquet, "
@@ -211,7 +211,7 @@ def _find_part(folder: Path, part: str) -> Path | None:
     return files[0] if files else None
 
 
-def _find_shards(folder: Path, format: str | None) -> list[Path]:
+def find_shards(folder: Path, format: str | None) -> list[Path]:
     """The files of the given format, or of the only format in the folder."""
     files = [
         path
