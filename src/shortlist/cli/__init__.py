@@ -26,6 +26,8 @@ COMMANDS = {
     "compare": "shortlist.cli.compare",
     "serve": "shortlist.cli.serve",
     "card": "shortlist.cli.card",
+    "merge": "shortlist.cli.merge",
+    "plan": "shortlist.cli.plan",
     "recipes": "shortlist.cli.recipes",
     "completion": "shortlist.cli.completion",
 }

@@ -40,10 +40,13 @@ from shortlist.model.format import (
     escaped,
     identity,
     is_model,
+    join_shards,
     lines_of,
     mapped,
     read_config,
     read_contents,
+    shard_name,
+    shards_of,
 )
 from shortlist.model.model import Model
 from shortlist.model.readme import readme
@@ -64,12 +67,18 @@ from shortlist.text.texts import Texts
 
 # Attempts to open a folder that is being replaced.
 MAX_ATTEMPTS = 3
+# The stages that have a row per label.
+SHARDED = ("candidates", "classifier")
 
 StageType = TypeVar("StageType", bound=Stage)
 
 
-def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
-    """Write a model folder. An older model there is replaced in one move; anything else there is left alone."""
+def save_model(model: Model, folder: str | Path, bits: int = 8, n_shards: int = 1) -> None:
+    """Write a model folder. An older model there is replaced in one move; anything else there is left alone.
+
+    With several shards, what has a row per label is in several files, which `load` joins in memory; `shortlist merge`
+    writes one file again, which is mapped.
+    """
     from shortlist import __version__
 
     check_bits(bits)
@@ -93,7 +102,8 @@ def save_model(model: Model, folder: str | Path, bits: int = 8) -> None:
         _write_json(beside / CARD, _card(model, bits))
         alone = len(model.pipelines) == 1
         members = [
-            _write_pipeline(pipeline, beside, "" if alone else f"{i}.") for i, pipeline in enumerate(model.pipelines)
+            _write_pipeline(pipeline, beside, "" if alone else f"{i}.", n_shards)
+            for i, pipeline in enumerate(model.pipelines)
         ]
         calibration, thresholds, tail = (
             None if stage is None else _write_stage(name, stage, beside, "")
@@ -119,7 +129,7 @@ def _card(model: Model, bits: int) -> dict[str, Any]:
     return {**facts, "storage": {**storage, "bits": bits} if bits == 8 else {"bits": bits}}
 
 
-def _write_pipeline(pipeline: Pipeline, folder: Path, prefix: str) -> list[StageConfig]:
+def _write_pipeline(pipeline: Pipeline, folder: Path, prefix: str, n_shards: int = 1) -> list[StageConfig]:
     stages = []
     if isinstance(pipeline.vocabulary, Columns):
         stages.append(StageConfig("vocabulary", "columns", pipeline.vocabulary.to_config()))
@@ -127,7 +137,7 @@ def _write_pipeline(pipeline: Pipeline, folder: Path, prefix: str) -> list[Stage
         pipeline.vocabulary.save(folder / f"{prefix}vocabulary.txt")
         stages.append(StageConfig("vocabulary", "words", pipeline.vocabulary.to_config()))
     names = ("encoder", "candidates", "classifier")
-    stages += [_write_stage(name, getattr(pipeline, name), folder, prefix) for name in names]
+    stages += [_write_stage(name, getattr(pipeline, name), folder, prefix, n_shards) for name in names]
     if pipeline.reranker is not None:
         stages.append(_write_stage("reranker", pipeline.reranker, folder, prefix))
     if isinstance(pipeline.reranker, Reranker):
@@ -137,13 +147,29 @@ def _write_pipeline(pipeline: Pipeline, folder: Path, prefix: str) -> list[Stage
     return stages
 
 
-def _write_stage(name: str, stage: Stage, folder: Path, prefix: str) -> StageConfig:
+def _write_stage(name: str, stage: Stage, folder: Path, prefix: str, n_shards: int = 1) -> StageConfig:
     arrays = {key: np.ascontiguousarray(array) for key, array in stage.arrays().items()}
-    if arrays:
-        write_safetensors(folder / f"{prefix}{name}.safetensors", arrays)
+    file = f"{prefix}{name}.safetensors"
+    if n_shards > 1 and name in SHARDED:
+        for shard, own in enumerate(_split_rows(arrays, n_shards)):
+            write_safetensors(folder / shard_name(file, shard, n_shards), own)
+    elif arrays:
+        write_safetensors(folder / file, arrays)
     for file, content in stage.files().items():
         (folder / f"{prefix}{file}").write_bytes(content)
     return StageConfig(name, stage.kind, stage.config())
+
+
+def _split_rows(arrays: Arrays, n_shards: int) -> list[Arrays]:
+    """The longest arrays cut into even shares of their rows; the others are in the first share."""
+    longest = max((len(array) for array in arrays.values() if array.ndim), default=0)
+    cut = {name: array for name, array in arrays.items() if array.ndim and 2 * len(array) > longest}
+    shares = [{name: array[_share(len(array), i, n_shards)] for name, array in cut.items()} for i in range(n_shards)]
+    return [{**arrays, **shares[0]}, *shares[1:]]
+
+
+def _share(n_rows: int, i: int, n_shards: int) -> slice:
+    return slice(n_rows * i // n_shards, n_rows * (i + 1) // n_shards)
 
 
 def _write_strings(path: Path, strings: Sequence[str]) -> None:
@@ -313,8 +339,11 @@ class ModelReader:
         return Vocabulary.from_bytes(self._content(name), self.folder / name, config)
 
     def _arrays(self, name: str) -> Arrays:
-        """The arrays of a stage; none where the stage has no file."""
-        return arrays_of(self._content(name), self.folder / name) if name in self._contents else {}
+        """The arrays of a stage, from one file or from shards; none where the stage has no file."""
+        if name in self._contents:
+            return arrays_of(self._content(name), self.folder / name)
+        shards = shards_of(name, self._contents)
+        return join_shards([arrays_of(self._content(shard), self.folder / shard) for shard in shards])
 
     def _json_lines(self, name: str) -> list[dict[str, Any]]:
         try:

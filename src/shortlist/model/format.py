@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -177,6 +177,34 @@ def arrays_of(content: Any, path: Path) -> Arrays:
         raise ModelError(
             f"{path}: not a readable safetensors file ({error}). Train or fetch the model again."
         ) from None
+
+
+def shard_name(file: str, shard: int, n_shards: int) -> str:
+    """The name of one of several files that hold the arrays of `file` together.
+
+    >>> shard_name("classifier.safetensors", 2, 8)
+    'classifier.00002-of-00008.safetensors'
+    """
+    return f"{Path(file).stem}.{shard:05}-of-{n_shards:05}{Path(file).suffix}"
+
+
+def shards_of(file: str, names: Iterable[str]) -> list[str]:
+    """The files among `names` that hold the arrays of `file` together, in order."""
+    path = Path(file)
+    pattern = re.compile(rf"{re.escape(path.stem)}\.\d{{5}}-of-(\d{{5}}){re.escape(path.suffix)}")
+    found = sorted(name for name in names if pattern.fullmatch(name))
+    if found and found != [shard_name(file, shard, len(found)) for shard in range(len(found))]:
+        raise ModelError(f"the shards of {file} are incomplete")
+    return found
+
+
+def join_shards(shards: Sequence[Arrays]) -> Arrays:
+    """The arrays of all shards. One that is in several shards was cut along its first axis, and is copied."""
+    joined: Arrays = {}
+    for name in dict.fromkeys(name for arrays in shards for name in arrays):
+        parts = [arrays[name] for arrays in shards if name in arrays]
+        joined[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return joined
 
 
 def lines_of(content: bytes) -> Texts:

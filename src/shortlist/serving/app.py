@@ -23,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shortlist.errors import OptionError, ShortlistError
+from shortlist.model import Model, load
 from shortlist.serving.annif import Annif
 from shortlist.serving.batching import Batcher
 from shortlist.serving.hosts import HostCheck
@@ -75,6 +76,7 @@ class App:
         watch: bool = False,
         log_texts: bool = False,
         log: Log | None = None,
+        load_model: Callable[[Path], Model] = load,
     ) -> None:
         """`name`: of the model, where requests name it; the name of the folder by default."""
         name = name or Path(folder).absolute().name
@@ -84,7 +86,7 @@ class App:
         self.log = log or Log()
         self.metrics = Metrics()
         self.admission = Admission(self.limits)
-        self.served = ServedModel(folder, threads, search_effort, self._on_model_load)
+        self.served = ServedModel(folder, threads, search_effort, self._on_model_load, load_model)
         self.predictor = Predictor(self.served, self.admission)
         self.token = token.encode() if token else None
         self.draining = False

@@ -52,10 +52,16 @@ class ServedModel:
     """
 
     def __init__(
-        self, folder: str | Path, threads: int | None, search_effort: float, on_load: Callable[[Exception | None], None]
+        self,
+        folder: str | Path,
+        threads: int | None,
+        search_effort: float,
+        on_load: Callable[[Exception | None], None],
+        load_model: Callable[[Path], Model] = load,
     ) -> None:
         self.folder, self.threads, self.search_effort, self.on_load = Path(folder), threads, search_effort, on_load
         self.current: Model | None = None
+        self._load_model = load_model
         self.loaded_at = 0.0
         self._reload = asyncio.Event()
         self._stamp: Stamp = ()
@@ -101,7 +107,7 @@ class ServedModel:
                 continue
 
     def _load_and_warm_up(self) -> Model:
-        model = load(self.folder)
+        model = self._load_model(self.folder)
         model.warm_up()
         model.warm_up(self.threads, self.search_effort)
         return model
