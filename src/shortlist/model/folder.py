@@ -47,6 +47,7 @@ from shortlist.model.format import (
     read_contents,
     shard_name,
     shards_of,
+    split_rows,
 )
 from shortlist.model.model import Model
 from shortlist.model.readme import readme
@@ -151,25 +152,13 @@ def _write_stage(name: str, stage: Stage, folder: Path, prefix: str, n_shards: i
     arrays = {key: np.ascontiguousarray(array) for key, array in stage.arrays().items()}
     file = f"{prefix}{name}.safetensors"
     if n_shards > 1 and name in SHARDED:
-        for shard, own in enumerate(_split_rows(arrays, n_shards)):
+        for shard, own in enumerate(split_rows(arrays, n_shards)):
             write_safetensors(folder / shard_name(file, shard, n_shards), own)
     elif arrays:
         write_safetensors(folder / file, arrays)
     for file, content in stage.files().items():
         (folder / f"{prefix}{file}").write_bytes(content)
     return StageConfig(name, stage.kind, stage.config())
-
-
-def _split_rows(arrays: Arrays, n_shards: int) -> list[Arrays]:
-    """The longest arrays cut into even shares of their rows; the others are in the first share."""
-    longest = max((len(array) for array in arrays.values() if array.ndim), default=0)
-    cut = {name: array for name, array in arrays.items() if array.ndim and 2 * len(array) > longest}
-    shares = [{name: array[_share(len(array), i, n_shards)] for name, array in cut.items()} for i in range(n_shards)]
-    return [{**arrays, **shares[0]}, *shares[1:]]
-
-
-def _share(n_rows: int, i: int, n_shards: int) -> slice:
-    return slice(n_rows * i // n_shards, n_rows * (i + 1) // n_shards)
 
 
 def _write_strings(path: Path, strings: Sequence[str]) -> None:

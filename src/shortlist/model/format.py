@@ -198,6 +198,18 @@ def shards_of(file: str, names: Iterable[str]) -> list[str]:
     return found
 
 
+def split_rows(arrays: Arrays, n_shards: int) -> list[Arrays]:
+    """The longest arrays cut into even shares of their rows; the others are in the first share."""
+    longest = max((len(array) for array in arrays.values() if array.ndim), default=0)
+    shards: list[Arrays] = [dict(arrays), *({} for _ in range(n_shards - 1))]
+    for name, array in arrays.items():
+        if array.ndim and 2 * len(array) > longest:
+            cuts = [len(array) * i // n_shards for i in range(n_shards + 1)]
+            for shard, begin, end in zip(shards, cuts, cuts[1:], strict=False):
+                shard[name] = array[begin:end]
+    return shards
+
+
 def join_shards(shards: Sequence[Arrays]) -> Arrays:
     """The arrays of all shards. One that is in several shards was cut along its first axis, and is copied."""
     joined: Arrays = {}
