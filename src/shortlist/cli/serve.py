@@ -32,6 +32,8 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--max-per-client", type=int, help="Maximum requests in flight from one address.")
 @click.option("--drain-delay", default=0.0, show_default=True, type=click.FloatRange(0, 600),
               help="Seconds to keep serving after SIGTERM while /readyz reports 503.")  # fmt: skip
+@click.option("--feedback", type=click.Path(), metavar="FILE",
+              help="Append feedback (POST /v1/feedback, needs a token) to FILE, for `shortlist update`.")  # fmt: skip
 @click.option("--log-texts", is_flag=True, help="Include the texts in the log.")
 def serve(
     model: str,

@@ -13,7 +13,9 @@ from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
+from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any
 
 from msgspec.json import encode as to_json
 from starlette.exceptions import HTTPException
@@ -26,6 +28,7 @@ from shortlist.errors import OptionError, ShortlistError
 from shortlist.model import Model, load
 from shortlist.serving.annif import Annif
 from shortlist.serving.batching import Batcher
+from shortlist.serving.feedback import FEEDBACK, Feedback, FeedbackFile
 from shortlist.serving.hosts import HostCheck
 from shortlist.serving.limits import Admission, Limits
 from shortlist.serving.logs import Log
@@ -77,11 +80,17 @@ class App:
         log_texts: bool = False,
         log: Log | None = None,
         load_model: Callable[[Path], Model] = load,
+        feedback: str | Path | None = None,
     ) -> None:
-        """`name`: of the model, where requests name it; the name of the folder by default."""
+        """`name`: of the model, where requests name it; by default, that of the folder. `feedback`: a file for it."""
         name = name or Path(folder).absolute().name
         if "/" in name:
             raise OptionError(f"the name of the model is {name!r}; it is part of a URL and must not contain a slash.")
+        if feedback is not None and not token:
+            raise OptionError(
+                "a server that takes feedback needs a token, so that not everybody can teach the model: set "
+                "SHORTLIST_TOKEN, or use --token-file"
+            )
         self.limits = limits or Limits()
         self.log = log or Log()
         self.metrics = Metrics()
@@ -94,12 +103,17 @@ class App:
         self._watch, self._log_texts = watch, log_texts
         self._routes: dict[str, tuple[str, ASGIApp]] = {}  # by path: its method and what answers it
         operations: list[Operation] = []
-        for interface in (self, Annif(self.served, name), OpenInference(name, self.ready)):
+        interfaces: list[Any] = [self, Annif(self.served, name), OpenInference(name, self.ready)]
+        if feedback is not None:
+            interfaces.append(Feedback(self.served, self.admission, FeedbackFile(feedback)))
+        self._takes_feedback = feedback is not None
+        for interface in interfaces:
             for template in interface.OPERATIONS:
                 operation = template._replace(path=template.path.replace(NAME, name))
                 operations.append(operation)
                 self._routes[operation.path] = operation.method, self._endpoint(getattr(interface, operation.name))
-        self._predict_paths = {path for path, (method, _) in self._routes.items() if method == "POST"}
+        posts = {path for path, (method, _) in self._routes.items() if method == "POST"}
+        self._predict_paths = posts - {FEEDBACK}
         self._openapi = describe(self.limits, operations, with_token=token is not None)
         self._routes |= {"/openapi.json": ("GET", self._endpoint(self.openapi)), "/docs": ("GET", self._docs)}
         self._page = StaticFiles(directory=PAGE, html=True)
@@ -168,9 +182,11 @@ class App:
         return endpoint
 
     def _endpoint(self, answer: Format | Callable[[], object]) -> ASGIApp:
-        """Answers with predictions in a format, or with what a function returns."""
+        """Answers with predictions in a format, or with what a function returns; an ASGI application as it is."""
         if isinstance(answer, Format):
             return self.predictor.endpoint(answer)
+        if iscoroutinefunction(answer):
+            return answer
 
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             content = answer()
@@ -209,7 +225,7 @@ class App:
         self.log.event("request", "error" if status == 500 else "info", **fields)
 
     def model(self) -> dict[str, object]:
-        return self.served.model.card
+        return self.served.model.card | ({"feedback": True} if self._takes_feedback else {})
 
     def health(self) -> Status:
         return Status("ok")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -122,7 +122,7 @@ class PredictResponse(msgspec.Struct):
 class Status(msgspec.Struct):
     """The state of the server."""
 
-    status: Annotated[str, field('"ok" or "ready".', "ready")]
+    status: Annotated[str, field('"ok", "ready" or "stored".', "ready")]
 
 
 class ModelCard(msgspec.Struct):
@@ -152,24 +152,32 @@ class ModelCard(msgspec.Struct):
     threshold: Annotated[dict[str, Any], field("How the threshold was chosen.", {"goal": "…"})] | UnsetType = UNSET
     tail_choice: Annotated[dict[str, Any], field("How `tail` was chosen.", {"tail": 0.3})] | UnsetType = UNSET
     search_effort: Annotated[dict[str, Any], field("How far candidates are searched.", {"of": 490})] | UnsetType = UNSET
+    feedback: Annotated[bool, field("Whether the server takes feedback.", True)] | UnsetType = UNSET
     examples: Annotated[list[str], field("Texts to try; absent by default.", ["chest pain"])] | UnsetType = UNSET
 
 
 Inputs = list[str] | list[dict[str, str | None]] | list[list[float] | SparseRow]
 
+T = TypeVar("T")
+
 _decoder = msgspec.json.Decoder(PredictRequest)
 _encoder = msgspec.json.Encoder()
 
 
-def decode_request(body: bytes) -> tuple[Inputs, PredictRequest]:
-    """Decode the body of a request: its texts or rows of features, and all of it."""
+def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode the body of a request."""
     try:
-        request = _decoder.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = f'The body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
         raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
+
+
+def decode_request(body: bytes) -> tuple[Inputs, PredictRequest]:
+    """Decode the body of a request: its texts or rows of features, and all of it."""
+    request = decode(body, _decoder)
     ways = (request.text, request.texts, request.fields, request.features)
     given: list[Any] = [value for value in ways if value is not UNSET]
     if len(given) != 1:

@@ -21,6 +21,7 @@ PROBLEMS = {
     422: "The request does not match the schema, or exceeds a limit.",
     429: "Too many requests from this address are in flight.",
     503: "The server is busy, starting or stopping. Retry-After says when to retry.",
+    507: "The feedback file has reached its limit, or the disk is full.",
 }
 
 

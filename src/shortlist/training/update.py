@@ -20,6 +20,7 @@ from shortlist.evaluation.calibration import is_relevant
 from shortlist.evaluation.goals import Goal
 from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.labels.propensity import frequencies_of, propensities
+from shortlist.model.checks import check_same_fields
 from shortlist.model.labelling import relabelled
 from shortlist.model.model import Model
 from shortlist.stages.pipeline import Pipeline
@@ -94,6 +95,7 @@ def require_pairs(model: Model, dataset: Dataset, what: str) -> None:
     if (dataset.features is None) != (model.columns is None):
         has = "texts" if dataset.features is None else f"{dataset.input_kind} features"
         raise DataError(f"this model was trained on {model.inputs}, and {what} has {has}")
+    check_same_fields(dataset.text_fields, model.text_fields)
     if model.columns is not None:
         model.columns.encode(dataset.features[:1])  # raises unless it has the same columns
         labels = sorted(set(dataset.label_names) - set(model.labels.ids))

@@ -22,6 +22,7 @@ const state = {
   threshold: 0, // the model's own minimum score, from its card
   ownLabels: 0, // labels with a threshold of their own
   autoTail: null, // what training chose for `tail`
+  takesFeedback: false, // from the card, too
   moved: false, // whether the user has set a minimum score; until then the model's applies
 };
 
@@ -157,6 +158,7 @@ function showAnswer(answer) {
     return;
   }
   state.answer = answer;
+  $("feedback-status").textContent = "";
   $("notice").hidden = true;
   $("token").hidden = true;
   $("invitation").hidden = true;
@@ -293,6 +295,7 @@ function drawWords() {
   const strongest = Math.max(0, ...moves.filter((moved) => !isNegligible(moved)));
   drawPieces(pieces, strongest);
   $("why-title").hidden = !shown;
+  $("feedback").hidden = !shown || !state.takesFeedback;
   $("why-label").textContent = shown?.name ?? shown?.label ?? "";
   $("words-summary").textContent = strongestWords(pieces);
   $("unknown").hidden = !shown?.words || moves.some((moved) => moved > 1e-6);
@@ -383,6 +386,21 @@ function announce(line) {
   announcing = setTimeout(() => { $("announcement").textContent = line; }, ANNOUNCE_AFTER_MS);
 }
 
+// Feedback -------------------------------------------------------------------------------------------------------------
+
+/** Say that the label under "Why" is right or wrong. The server stores it; the model learns from it later. */
+async function sendFeedback(verdict) {
+  const { text, labels } = state.answer;
+  const { label, name = label } = labels[shownRank()];
+  let outcome = `Thank you: ${name} is ${verdict}.`;
+  try {
+    await call("v1/feedback", { body: { text, [verdict]: [label] } });
+  } catch (problem) {
+    outcome = `${problem.title} ${problem.detail}`;
+  }
+  $("feedback-status").textContent = outcome;
+}
+
 // The model's card -----------------------------------------------------------------------------------------------------
 
 async function loadCard() {
@@ -397,6 +415,8 @@ async function loadCard() {
   const labels = card.n_labels ? `${counted(card.n_labels)} labels` : "";
   $("tagline").textContent = [card.title ?? card.recipe, labels].filter(Boolean).join(" · ");
   showThreshold(card);
+  state.takesFeedback = card.feedback === true;
+  if (state.answer) drawWords(); // it may have come first
   const takesFeatures = /features$/.test(card.inputs ?? "");
   $("text").disabled = takesFeatures;
   $("invitation").textContent = takesFeatures
@@ -678,6 +698,7 @@ list.addEventListener("pointerleave", () => {
 $("shuffle").addEventListener("click", shuffle);
 $("undo").addEventListener("click", undoShuffle);
 $("retry").addEventListener("click", predictNow);
+for (const verdict of ["right", "wrong"]) $(verdict).addEventListener("click", () => sendFeedback(verdict));
 window.addEventListener("online", predictNow);
 
 $("examples").addEventListener("click", (event) => {
