@@ -81,6 +81,36 @@ def selected(page: Any) -> str:
     return page.locator("#labels [aria-selected=true] .name").inner_text()
 
 
+class TestFilter:
+    def test_allowed_and_denied_labels_are_sent(self, open_page, server):
+        server.card["lists"] = {"billable": 71}
+        page = open_page("#q=heart+attack")
+        best(page, "I21")
+        assert server.requests[-1]["allow"] is None and server.requests[-1]["deny"] is None
+        page.get_by_text("Which labels may answer").click()
+        page.get_by_label("Only", exact=True).fill("I21* ; Heart failure;")
+        n_before = len(server.requests)
+        page.keyboard.press("Enter")
+        until(lambda: server.requests[-1]["allow"] == ["I21*", "Heart failure"])
+        assert len(server.requests) == n_before + 1  # not for each key: half a label is an error
+        page.get_by_label("Not", exact=True).fill("@billable")
+        page.locator("#text").focus()
+        until(lambda: server.requests[-1]["deny"] == ["@billable"])
+        assert page.locator("#lists option").evaluate_all("all => all.map((one) => one.value)") == ["@billable"]
+
+    def test_an_unknown_label_can_be_corrected(self, page, server):
+        page.locator("#text").fill("heart attack")
+        best(page, "I21")
+        page.get_by_text("Which labels may answer").click()
+        server.problems.append((422, {"title": "Unprocessable Entity", "detail": "Did you mean 'I21'?"}, {}))
+        page.locator("#allow").fill("I2I")
+        page.keyboard.press("Enter")
+        expect(page.locator("#notice")).to_contain_text("Did you mean 'I21'?")
+        page.locator("#allow").fill("I21")
+        page.keyboard.press("Enter")
+        expect(page.locator("#notice")).to_be_hidden()
+
+
 class TestTyping:
     def test_labels_follow_the_text(self, page):
         expect(page.locator("#invitation")).to_contain_text("46,881 labels")
@@ -368,6 +398,18 @@ class TestUrl:
         page.reload()
         best(page, "T63.44")
 
+    @pytest.mark.parametrize("options", [{"viewport": {"width": 1120, "height": 700}}, PHONE])
+    def test_many_examples_do_not_push_the_answer_down(self, open_page, server, options):
+        server.card["examples"] = [f"heart attack of the {i}th kind, in many words" for i in range(8)]
+        page = open_page("#q=heart+attack", **options)
+        best(page, "I21")
+        expect(page.locator("#examples button")).to_have_count(8)
+        assert page.locator("#examples").bounding_box()["height"] < 80  # one row
+        assert rows(page).first.bounding_box()["y"] < options["viewport"]["height"]
+
+    def test_the_page_links_to_the_description_of_the_api(self, page):
+        assert page.get_by_role("link", name="API").get_attribute("href") == "docs"
+
     def test_examples_and_the_back_button(self, page):
         for example in CARD["examples"][:2]:
             page.get_by_role("button", name=example).click()
@@ -445,13 +487,17 @@ class TestAccessibility:
         press("ArrowRight")
         expect(rows(page)).to_have_count(len(NAMES))
         press("Tab")
+        expect(rows(page).nth(0)).to_be_focused()
+        press("Tab")
         press("ArrowRight")
         expect(page.locator("#min-score-value")).to_have_text("5%")
         press("Tab")
         press("ArrowRight")
         expect(page.locator("#tail-value")).to_have_text("0.1")
         press("Tab")
-        expect(rows(page).nth(0)).to_be_focused()
+        press("Enter")
+        expect(page.locator("#allow")).to_be_visible()
+        rows(page).nth(0).focus()
         press("ArrowUp")
         expect(text).to_be_focused()
 

@@ -140,8 +140,16 @@ function currentRequest() {
     k: Number(document.querySelector("input[name=k]:checked").value),
     min_score: state.moved ? Number($("min-score").value) : null,
     tail: Number($("tail").value),
+    allow: entriesOf($("allow")),
+    deny: entriesOf($("deny")),
     explain: true,
   };
+}
+
+/** The labels in a field, or null if it is empty. */
+function entriesOf(input) {
+  const entries = input.value.split(";").map((entry) => entry.trim()).filter(Boolean);
+  return entries.length ? entries : null;
 }
 
 function answerFrom(request, content, tripMs) {
@@ -423,6 +431,7 @@ async function loadCard() {
     ? `This model takes ${counted(card.n_columns)} features instead of texts. Send them to POST /v1/predict.`
     : invitation(card.n_labels);
   drawExamples(card.examples ?? []);
+  $("lists").replaceChildren(...Object.keys(card.lists ?? {}).map((name) => element("option", { value: `@${name}` })));
   $("card-body").replaceChildren(...cardParts(card));
   $("card").hidden = false;
 }
@@ -735,6 +744,10 @@ $("tail").addEventListener("input", () => {
   drawSliders();
   predict();
 });
+
+for (const input of [$("allow"), $("deny")]) {
+  input.addEventListener("change", predictNow); // on Enter, or when the field is left: half a label is an error
+}
 
 window.addEventListener("hashchange", () => setText(textInUrl()));
 window.addEventListener("resize", growField);
