@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -85,3 +87,17 @@ def test_inceptionxml_plus_and_measured_speeds():
     made = json.loads(plan(*SIZES, "--recipe", "inceptionxml+", "--measure", "--json"))
     assert [row["phase"] for row in made["phases"]] == ["joint"]
     assert made["speeds"]["rows"] > 1e7 and made["speeds"]["dense"] > 1e7
+
+
+def test_manifests_in_the_docs_are_yaml():
+    yaml = pytest.importorskip("yaml")
+    blocks = re.findall(
+        r"```yaml\n(.*?)```", (Path(__file__).parents[1] / "docs" / "cluster.md").read_text(), re.DOTALL
+    )
+    job, service = map(yaml.safe_load, blocks)
+    assert (job["kind"], service["kind"]) == ("RayJob", "RayService")
+    for cluster in (job["spec"]["rayClusterSpec"], service["spec"]["rayClusterConfig"]):
+        assert cluster["authOptions"] == {"mode": "token"}
+        assert cluster["headGroupSpec"]["template"]["spec"]["containers"]
+    (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    assert application["import_path"] == "app:app"

@@ -94,6 +94,16 @@ def test_same_rows_in_the_same_order_as_on_one_machine(folder, undisturbed):
     assert b"".join(parts) == expected
 
 
+def test_resuming_a_complete_job_does_nothing(folder, undisturbed):
+    out = folder / "undisturbed"
+    before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    done = run(folder, folder / "in*.jsonl", "--out", out, "--cluster", "auto", "--resume")
+    assert f"{N_FILES * N_ROWS:,} rows, 1 of them bad" in done.output
+    assert before == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    other = run(folder, folder / "in0.jsonl", "--out", out, "--cluster", "auto", "--resume", code=2)
+    assert "different input" in other.output
+
+
 def test_csv_to_parquet_without_ray(folder, tmp_path):
     """Readers and predictors are plain functions of Arrow tables."""
     files = [str(folder / f"in{i}.csv") for i in range(2)]

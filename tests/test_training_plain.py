@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from shortlist.arrays import Ragged
+from shortlist.training import starts
 from shortlist.training.batches import Batch
 from shortlist.training.heads import BlockOptions, HeadOptions
 from shortlist.training.label_rows import LabelRows, RowOptions
 from shortlist.training.plain import Mask, PlainBag, PlainFeatures, PlainLearner
-from shortlist.training.starts import rows_at_centres
+from shortlist.training.starts import nearest_centres, rows_at_centres
 
 N_WORDS, N_BUCKETS, N_FEATURES, N_LABELS, N_TEXTS = 40, 11, 24, 30, 9
 
@@ -195,3 +196,14 @@ def test_rows_start_at_the_centres_of_their_labels(bias_init):
     rows = rows_at_centres(features[:40], labels[:40], features[40:], labels[40:], 3, head)
     assert np.array_equal((features[40:] @ rows.weights.T + rows.biases).argmax(axis=1), kinds[40:])
     assert np.all(rows.biases < 0) if bias_init == "prior" else not rows.biases.any()
+
+
+@pytest.mark.parametrize("max_cosines", [1, 100, 1000])
+def test_nearest_centres_some_texts_at_a_time(monkeypatch, max_cosines):
+    rng = np.random.default_rng(0)
+    texts, centres = rng.standard_normal((17, 5)).astype("f4"), rng.standard_normal((30, 5)).astype("f4")
+    monkeypatch.setattr(starts, "MAX_COSINES", max_cosines)
+    ids, cosines = nearest_centres(texts, centres, 4)
+    expected = np.sort(np.argsort(-(texts @ centres.T), axis=1)[:, :4], axis=1)
+    assert np.array_equal(np.sort(ids, axis=1), expected)
+    assert np.take_along_axis(texts @ centres.T, ids, axis=1) == pytest.approx(cosines, abs=1e-5)

@@ -216,7 +216,7 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
     for name, value in now.items():
         if before.get(name) != value:
             raise DataError(
-                f"{folder}: the unfinished job has a different {name} ({before.get(name)} then, {value} now). "
+                f"{folder}: the job there has a different {name} ({before.get(name)} then, {value} now). "
                 f"Resume with the same input, model and options, or start over: {remove_command(folder)}"
             )
 

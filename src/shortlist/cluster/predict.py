@@ -106,12 +106,17 @@ def predict_files(
     out, partial = Path(job.folder).absolute(), partial_folder(Path(job.folder).absolute())
     sources = [job.source(file) for file in range(len(job.files))]
     _check_input(sources)
+    identity = job.identity(sources)
+    if resume and not partial.exists() and (out / JOB).exists():  # it was complete
+        done = _read_record(out / JOB)
+        check_identity(out, done["identity"], identity)
+        return RowCounts(done["rows"], done["bad"])
     _check_folders(out, partial, resume, overwrite)
-    record: dict[str, Any] = {"identity": job.identity(sources), "files": [_facts(source) for source in sources]}
+    record: dict[str, Any] = {"identity": identity, "files": [_facts(source) for source in sources]}
     partial.mkdir(parents=True, exist_ok=True)
     with lock_folder(partial):
         if (partial / JOB).exists():
-            check_identity(partial, _read_record(partial / JOB)["identity"], record["identity"])
+            check_identity(partial, _read_record(partial / JOB)["identity"], identity)
         _write_record(partial / JOB, record)
         running = replace(job, folder=str(partial), model=str(Path(job.model).absolute()))
         with connected(cluster) as ray:

@@ -66,19 +66,15 @@ from shortlist.stages.thresholds import Thresholds
 from shortlist.text import Vocabulary
 from shortlist.text.texts import Texts
 
-# Attempts to open a folder that is being replaced.
-MAX_ATTEMPTS = 3
-# The stages that have a row per label.
-SHARDED = ("candidates", "classifier")
-
+MAX_ATTEMPTS = 3  # to open a folder that is being replaced
+SHARDED = ("candidates", "classifier")  # the stages that have a row per label
 StageType = TypeVar("StageType", bound=Stage)
 
 
 def save_model(model: Model, folder: str | Path, bits: int = 8, n_shards: int = 1) -> None:
     """Write a model folder. An older model there is replaced in one move; anything else there is left alone.
 
-    With several shards, what has a row per label is in several files, which `load` joins in memory; `shortlist merge`
-    writes one file again, which is mapped.
+    With several shards, what has a row per label is in several files, which `load` joins in memory.
     """
     from shortlist import __version__
 
@@ -106,13 +102,9 @@ def save_model(model: Model, folder: str | Path, bits: int = 8, n_shards: int = 
             _write_pipeline(pipeline, beside, "" if alone else f"{i}.", n_shards)
             for i, pipeline in enumerate(model.pipelines)
         ]
+        behind = {"calibration": model.calibration, "thresholds": model.thresholds, "tail": model.tail_ranking}
         calibration, thresholds, tail = (
-            None if stage is None else _write_stage(name, stage, beside, "")
-            for name, stage in (
-                ("calibration", model.calibration),
-                ("thresholds", model.thresholds),
-                ("tail", model.tail_ranking),
-            )
+            None if stage is None else _write_stage(name, stage, beside, "") for name, stage in behind.items()
         )
         files = {path.name: _file_facts(path) for path in sorted(beside.iterdir())}
         about = (FORMAT, FORMAT_VERSION, __version__, model.recipe, model.options, model.n_labels)

@@ -18,6 +18,7 @@ from shortlist.training.heads import HeadOptions
 from shortlist.training.label_rows import LabelRows
 
 SLOPE, BIAS = 10.0, -5.0  # where there are no held-out texts
+MAX_COSINES = 1 << 23  # at a time, each of which takes 16 bytes
 MAX_TEXTS, MAX_LABELS = 1000, 200  # that the slope and the bias are fitted on: texts, and their nearest labels
 
 
@@ -48,10 +49,7 @@ def rows_at_centres(
     slope, bias = SLOPE, BIAS
     if len(held_out):
         held_out, held_out_labels = held_out[:MAX_TEXTS], held_out_labels[:MAX_TEXTS]
-        cosines = direction(held_out) @ centres.T
-        k = min(MAX_LABELS, len(own))
-        ids = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-        nearest = np.take_along_axis(cosines, ids, axis=1)
+        ids, nearest = nearest_centres(direction(held_out), centres, min(MAX_LABELS, len(own)))
         if shard is not None:
             ids, nearest = shard.best(shard.labels[ids], nearest, MAX_LABELS)
         hits = is_relevant(ids, held_out_labels, n_labels)
@@ -59,6 +57,18 @@ def rows_at_centres(
     scale = slope / max(float(lengths.mean()), 1e-9)
     bias = 0.0 if head.rows.bias_init == "none" else bias
     return LabelRows.of(np.ascontiguousarray(scale * centres, np.float32), head.rows, bias)
+
+
+def nearest_centres(directions: np.ndarray, centres: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest centres of each text, in any order, and their cosines: some texts at a time, to save memory."""
+    found = []
+    n_texts = max(1, MAX_COSINES // len(centres))
+    for begin in range(0, len(directions), n_texts):
+        cosines = directions[begin : begin + n_texts] @ centres.T
+        ids = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+        found.append((ids, np.take_along_axis(cosines, ids, axis=1)))
+    ids, nearest = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return ids, nearest
 
 
 def behind_identity(features: np.ndarray, head: HeadOptions) -> np.ndarray:
