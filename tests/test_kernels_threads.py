@@ -191,7 +191,7 @@ def kernel_calls(rng):
     by_cluster = label_rows.samples_by_cluster(clusters, 10)
     starts = np.arange(0, 51, 5)
     cuts = label_rows.even_shares(*by_cluster[:2], starts, 6)
-    positives = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    positives = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, "f4")
     rate = np.float32(0.1)
     rates = (rate, rate, np.float32(1e-6))
     word_starts, word_labels = ragged(20, labels)
@@ -239,6 +239,7 @@ def kernel_calls(rng):
             floats(len(texts[1])),
             20,
             *by_label,
+            np.zeros(0, "f4"),
             np.zeros(0, "f4"),
             np.arange(0, 51, 5),
             rate,

@@ -190,7 +190,7 @@ def align(predictions: Labels, truth: Labels, train: Train | None, truth_is_data
         frequencies = np.append(frequencies, np.zeros(len(id_of_name) - len(frequencies), np.int64))
     return Aligned(
         Ragged(predictions.rows.indptr, predicted_ids[predictions.rows.values], predictions.rows.weights),
-        Ragged(truth.rows.indptr, truth_ids[truth.rows.values]),
+        Ragged(truth.rows.indptr, truth_ids[truth.rows.values], truth.rows.weights),
         id_of_name,
         n_known,
         frequencies,

@@ -30,6 +30,9 @@ class Hits:
     true_counts: np.ndarray  # int64, number of texts that each label is true for
     gains: np.ndarray | None = None  # float64, 1 / propensity of each label, then a zero for -1
     best_gains: np.ndarray | None = None  # float64, places × texts: the largest gains among the true labels
+    # If true labels have weights, float64, places × texts: those of the predictions, 0 for wrong ones; and the largest.
+    relevance: np.ndarray | None = None
+    best_relevance: np.ndarray | None = None
 
     @property
     def n_texts(self) -> int:
@@ -69,7 +72,12 @@ def check_k(k: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def sort_unique(rows: Ragged) -> Ragged:
-    """Sort every row and remove duplicates."""
+    """Sort every row and remove duplicates. Of these, the first keeps its weight."""
+    if rows.weights is not None:
+        order = np.lexsort((rows.values, rows.row_ids))
+        values, row_ids = rows.values[order], rows.row_ids
+        is_first = np.append(True, (np.diff(values) != 0) | (np.diff(row_ids) != 0))[: len(values)]
+        return Ragged(rows.indptr, values.astype(np.int32), rows.weights[order]).keep(is_first)
     values = rows.values.astype(np.int32)
     is_first = np.empty(len(values), np.bool_)
     kernels.sort_rows(rows.indptr, values, is_first)
@@ -92,12 +100,28 @@ def find_hits(
     kernels.find_hits(predictions, truth.indptr, truth.values, ranked, correct)
     n_labels = 1 + max(int(ranked.max(initial=-1)), int(truth.values.max(initial=-1)))
     true_counts = np.bincount(truth.values, minlength=n_labels)
+    graded = _relevance(ranked, correct, truth, n_labels)
     if inverse_propensities is None:
-        return Hits(ranked, correct, truth.counts, true_counts)
+        return Hits(ranked, correct, truth.counts, true_counts, None, None, *graded)
     gains = np.append(np.asarray(inverse_propensities, np.float64), 0.0)
     best_gains = np.empty((places, n_texts), np.float64)
     kernels.best_gains(truth.indptr, truth.values, gains, best_gains)
-    return Hits(ranked, correct, truth.counts, true_counts, gains, best_gains)
+    return Hits(ranked, correct, truth.counts, true_counts, gains, best_gains, *graded)
+
+
+def _relevance(
+    ranked: np.ndarray, correct: np.ndarray, truth: Ragged, n_labels: int
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The weight of each correct prediction, and the largest weights of each text (places × texts); None without."""
+    if truth.weights is None or (truth.weights == 1).all():
+        return None, None
+    weights = np.maximum(truth.weights.astype(np.float64), 0)
+    places, texts = np.nonzero(correct)
+    at = np.searchsorted(truth.row_ids * n_labels + truth.values, texts * n_labels + ranked[places, texts])
+    found, best = np.zeros(ranked.shape), np.empty(ranked.shape)
+    found[places, texts] = weights[at]
+    kernels.best_gains(truth.indptr, np.arange(len(weights), dtype=np.int32), weights, best)
+    return found, best
 
 
 def per_text(hits: Hits, ks: Iterable[int]) -> dict[str, PerText]:
@@ -111,7 +135,7 @@ def per_text(hits: Hits, ks: Iterable[int]) -> dict[str, PerText]:
         metrics[f"P@{k}"] = PerText(n_correct / k)
         metrics[f"R@{k}"] = PerText(n_correct / np.maximum(hits.n_true, 1))
         metrics[f"F1@{k}"] = PerText(2 * n_correct / (k + hits.n_true))
-        metrics[f"N@{k}"] = PerText(_weighted_sum(correct, discounts) / ideal_dcg)
+        metrics[f"N@{k}"] = PerText(_ndcg(hits, discounts, ideal_dcg))
         if hits.gains is None or hits.best_gains is None:
             continue
         gained, best = hits.gains[np.where(correct, hits.ranked[:k], kernels.NOTHING)], hits.best_gains[:k]
@@ -121,6 +145,13 @@ def per_text(hits: Hits, ks: Iterable[int]) -> dict[str, PerText]:
             _weighted_sum(gained, discounts) / ideal_dcg, _weighted_sum(best, discounts) / ideal_dcg
         )
     return metrics
+
+
+def _ndcg(hits: Hits, discounts: np.ndarray, ideal_dcg: np.ndarray) -> np.ndarray:
+    if hits.relevance is None or hits.best_relevance is None:
+        return _weighted_sum(hits.correct, discounts) / ideal_dcg
+    gained, best = (_weighted_sum(values, discounts) for values in (hits.relevance, hits.best_relevance))
+    return np.divide(gained, best, out=np.zeros_like(gained), where=best > 0)
 
 
 def _weighted_sum(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -175,6 +175,7 @@ def cluster_step(
     samples,
     positive_rows,
     positive_samples,
+    targets,
     cuts,
     rates,
     scale,
@@ -185,6 +186,7 @@ def cluster_step(
 
     wanted, bounds, samples           from `samples_by_cluster`
     positive_rows, positive_samples   the positive pairs by increasing row; each sample must want its row's cluster
+    targets                           the probability that each of them should have; usually 1
     state, rates                      see `move_row`
     cuts                              shares of the work, from `even_shares`
     scale                             the weight of a text's loss in the gradient
@@ -216,8 +218,8 @@ def cluster_step(
             positive = np.searchsorted(positive_rows, first)
             while positive < len(positive_rows) and positive_rows[positive] < last:
                 at = np.searchsorted(who, positive_samples[positive]) * n_rows + positive_rows[positive] - first
-                slopes[at] -= scale
-                loss -= logits[at]
+                slopes[at] -= targets[positive] * scale
+                loss -= targets[positive] * logits[at]
                 positive += 1
             for j in range(n):
                 own = slopes[j * n_rows : (j + 1) * n_rows]

@@ -44,10 +44,11 @@ def texts_of_labels(candidates, labels_indptr, labels, n_labels):
 
 
 @kernel(error_model="numpy")
-def learn_label(indptr, words, values, texts, right, before, cost, seed, weights):
+def learn_label(indptr, words, values, texts, right, before, counts, cost, seed, weights):
     """Learn one label: adds its weights to `weights` (zero at first) and returns its bias.
 
     `before` are the scores that the texts have already, if any: then only what must be added to them is learnt.
+    `counts`, if any, are how much each text counts.
 
     A linear support vector machine with squared hinge loss, solved in the dual by coordinate descent with shrinking,
     as in LIBLINEAR: texts far on the right side are set aside until the others have converged.
@@ -58,7 +59,7 @@ def learn_label(indptr, words, values, texts, right, before, cost, seed, weights
         squares[i] = 1
         for p in range(indptr[texts[i]], indptr[texts[i] + 1]):
             squares[i] += values[p] * values[p]
-    diagonal = np.float32(0.5) / cost
+    common = np.float32(0.5) / cost
     order = np.arange(n_texts)
     state = np.uint64(2 * seed + 1)
     bias, n_active, aside = np.float32(0), n_texts, np.float32(np.inf)
@@ -74,6 +75,7 @@ def learn_label(indptr, words, values, texts, right, before, cost, seed, weights
             score = bias + before[i] if len(before) else bias
             for p in range(begin, end):
                 score += weights[words[p]] * values[p]
+            diagonal = common / counts[i] if len(counts) else common
             slope = sign * score - 1 + alphas[i] * diagonal
             if alphas[i] == 0 and slope > aside:
                 n_active -= 1
@@ -108,8 +110,9 @@ def _shuffle(order, n, state):
 
 
 def learn_labels(
-    indptr, words, values, n_words, starts, texts, right, before, cuts, cost, least, room, found, out, weights_out
-):
+    indptr, words, values, n_words, starts, texts, right, before, counts, cuts, cost, least, room, found, out,
+    weights_out,
+):  # fmt: skip
     """Learn the labels `cuts[0]` to `cuts[-1]`, each share between two cuts on its own; returns the biases.
 
     The words of a label with a weight of at least `least` in absolute value go to `out` and `weights_out` in
@@ -117,8 +120,8 @@ def learn_labels(
     """
     biases = np.zeros(cuts[-1] - cuts[0], np.float32)
     _learn_shares(
-        indptr, words, values, n_words, starts, texts, right, before, cuts, cost, least, room, found, out, weights_out,
-        biases,
+        indptr, words, values, n_words, starts, texts, right, before, counts, cuts, cost, least, room, found, out,
+        weights_out, biases,
     )  # fmt: skip
     return biases
 
@@ -135,6 +138,7 @@ def _learn_shares(
     texts,
     right,
     before,
+    counts,
     cuts,
     cost,
     least,
@@ -147,7 +151,8 @@ def _learn_shares(
     weights = np.zeros(n_words, np.float32)
     for label in range(cuts[begin], cuts[end]):
         own, at = slice(starts[label], starts[label + 1]), label - cuts[0]
-        biases[at] = learn_label(indptr, words, values, texts[own], right[own], before[own], cost, label, weights)
+        examples = texts[own], right[own], before[own], counts[own]
+        biases[at] = learn_label(indptr, words, values, *examples, cost, label, weights)
         filled = room[at]
         for text in texts[own]:
             for p in range(indptr[text], indptr[text + 1]):

@@ -153,7 +153,7 @@ def sums_of_texts(
     """
     if isinstance(features, np.ndarray):
         return by_label[own] @ change(features) if len(own) < by_label.shape[0] else by_label @ change(features)
-    of_own = Ragged(by_label.indptr.astype(np.int64), by_label.indices).take(own)
+    of_own = Ragged(by_label.indptr.astype(np.int64), by_label.indices, by_label.data).take(own)
     cuts = np.searchsorted(of_own.indptr, np.arange(TEXTS_PER_BLOCK, of_own.indptr[-1], TEXTS_PER_BLOCK), side="right")
     sums = np.zeros((len(own), change(features[:1]).shape[1]), np.float32)
     for begin, end in pairwise(np.unique(np.concatenate([[0], cuts, [len(own)]])).tolist()):
@@ -162,7 +162,7 @@ def sums_of_texts(
         for first in range(0, len(texts), TEXTS_PER_BLOCK):
             some = texts[first : first + TEXTS_PER_BLOCK]
             part = block.keep((block.values >= some[0]) & (block.values <= some[-1]))
-            columns = Ragged(part.indptr, np.searchsorted(some, part.values))
+            columns = Ragged(part.indptr, np.searchsorted(some, part.values), part.weights)
             sums[begin:end] += columns.to_csr(len(some)) @ change(features[some])
     return sums
 

@@ -73,7 +73,7 @@ class Build:
         if self.shard is None:
             return labels
         rows = self.shard.row_of_label[labels.values]
-        return Ragged(labels.indptr, rows).keep(rows >= 0)
+        return Ragged(labels.indptr, rows, labels.weights).keep(rows >= 0)
 
     def fit(
         self,

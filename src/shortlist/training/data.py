@@ -54,7 +54,7 @@ class TrainingData:
         train, self.held_out = cut_validation(dataset.labels, fraction, options.get("seed", 0))
         self.texts, self.held_out_texts = dataset.texts.take(train), dataset.texts.take(self.held_out)
         self.inputs, self.held_out_inputs = rows_of(inputs, train), rows_of(inputs, self.held_out)
-        labels = Ragged(dataset.labels.indptr, dataset.labels.values)  # weights of labels play no part in training
+        labels = weighted_labels(dataset.labels)
         self.labels, self.held_out_labels = labels.take(train), labels.take(self.held_out)
         self.n_train, self.label_frequencies = len(train), np.bincount(self.labels.values, minlength=dataset.n_labels)
         self.name_ids = inputs[len(dataset) :]
@@ -302,6 +302,16 @@ def names_are_texts(data: TrainingData, names: np.ndarray) -> bool:
         quality[use_names] = evaluate(ids, held_out_labels, k=(5,))["N@5"]
     log.info("centroids find labels with nDCG@5 %.2f; with names as texts %.2f", quality[False], quality[True])
     return quality[True] >= quality[False]
+
+
+def weighted_labels(labels: Ragged) -> Ragged:
+    """The labels of each text with weights up to 1, or without if all are equal. With 0 or less, they are no labels."""
+    if labels.weights is None or not len(labels.weights):
+        return Ragged(labels.indptr, labels.values)
+    labels = labels.keep(labels.weights > 0)
+    assert labels.weights is not None
+    weights = labels.weights / labels.weights.max(initial=0)
+    return Ragged(labels.indptr, labels.values, None if (weights == 1).all() else weights.astype(np.float32))
 
 
 def cut_validation(labels: Ragged, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from shortlist.training.label_rows import (
     checked_loss,
     loss_scale,
     step_rates,
+    targets_of,
     widest,
 )
 
@@ -59,14 +60,14 @@ class DeviceRows:
         samples = sample_of_cluster.repeat_interleave(sizes)
         rows = torch.arange(len(samples), device=self.device) + (starts[chosen] + sizes - ends).repeat_interleave(sizes)
         wanted, place = rows.unique(return_inverse=True)
-        yes = self._is_positive(samples, rows, positives)
+        yes = self._targets(samples, rows, positives)
         scale = loss_scale(self.options, len(x), widest(ids, bounds))
         gradient, row_gradient = torch.zeros_like(x), torch.zeros((len(wanted), x.shape[1]), device=self.device)
         bias_gradient = torch.zeros(len(wanted), device=self.device)
         loss = 0.0
         for begin in range(0, len(rows), PAIRS_PER_BLOCK):
             block = slice(begin, begin + PAIRS_PER_BLOCK)
-            weights, inputs, truth = self.weights[rows[block]], x[samples[block]], yes[block].float()
+            weights, inputs, truth = self.weights[rows[block]], x[samples[block]], yes[block]
             logits = (weights * inputs).sum(dim=1) + self.biases[rows[block]]
             loss += float(torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum"))
             slopes = (torch.sigmoid(logits) - truth) * scale
@@ -81,6 +82,7 @@ class DeviceRows:
         rates = step_rates(self.options, self.seen, learning_rate, dense=True)
         samples = torch.as_tensor(positives.row_ids, device=self.device).long()
         labels = torch.as_tensor(positives.values, device=self.device).long()
+        targets = torch.as_tensor(targets_of(positives), device=self.device)
         gradient = torch.zeros_like(x)
         loss = 0.0
         for begin in range(0, self.n_labels, ROWS_PER_BLOCK):
@@ -90,16 +92,21 @@ class DeviceRows:
                 logits_out[:, begin : begin + len(rows)] = logits.cpu().numpy()
             here = (labels >= begin) & (labels < begin + len(rows))
             truth = torch.zeros_like(logits)
-            truth[samples[here], labels[here] - begin] = 1
+            truth[samples[here], labels[here] - begin] = targets[here]
             loss += float(torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum"))
             slopes = (torch.sigmoid(logits) - truth) * scale
             gradient += slopes @ self.weights[rows]
             self._move(rows, slopes.T @ x, slopes.sum(dim=0), rates)
         return checked_loss(loss * scale), gradient
 
-    def _is_positive(self, samples: Tensor, rows: Tensor, positives: Ragged) -> Tensor:
+    def _targets(self, samples: Tensor, rows: Tensor, positives: Ragged) -> Tensor:
+        """The probability that each of these pairs should have: 0, but for positives."""
         pairs = torch.as_tensor(positives.row_ids * self.n_labels + positives.values, device=self.device)
-        return torch.isin(samples * self.n_labels + rows, pairs)
+        pairs, order = torch.cat([pairs, pairs.new_full((1,), -1)]).sort()
+        targets = torch.as_tensor(np.append(targets_of(positives), np.float32(0)), device=self.device)[order]
+        wanted = samples * self.n_labels + rows
+        at = torch.searchsorted(pairs, wanted).clamp(max=len(pairs) - 1)
+        return torch.where(pairs[at] == wanted, targets[at], 0.0)
 
     def _move(self, rows: Tensor, gradient: Tensor, bias_gradient: Tensor, rates: tuple[Any, Any, Any]) -> None:
         """See `move_row`."""

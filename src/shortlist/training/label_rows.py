@@ -151,7 +151,7 @@ class LabelRows:
         features    texts × features, float32
         candidates  the rows that each text sees: `Clusters`, row ids (texts × K, none twice, -1 for none), or None for
                     all rows. The positives must be among them
-        positives   the rows that are right for each text
+        positives   the rows that are right for each text; weights, if any, are the probabilities that they should have
         logits_out  takes the logits of all rows, where all rows are candidates
 
         The loss is binary cross-entropy, averaged over texts, and summed over rows or averaged over them, too. Where
@@ -181,6 +181,7 @@ class LabelRows:
             texts,
             positives.values[by_row].astype(np.int64),
             positives.row_ids[by_row].astype(np.int32),
+            targets_of(positives)[by_row],
             cuts,
             step_rates(self.options, self.seen, learning_rate, dense=False),
             np.float32(scale),
@@ -197,7 +198,7 @@ class LabelRows:
         scale = np.float32(loss_scale(self.options, len(features), self.n_labels))
         rates = step_rates(self.options, self.seen, learning_rate, dense=True)
         by_row = np.argsort(positives.values, kind="stable")
-        rows, texts = positives.values[by_row], positives.row_ids[by_row]
+        rows, texts, targets = positives.values[by_row], positives.row_ids[by_row], targets_of(positives)[by_row]
         n_blocks = -(-self.n_labels // ROWS_PER_BLOCK)
         n_shares = min(n_threads(), n_blocks)
         gradients, losses = np.zeros((n_shares, *features.shape), np.float32), np.zeros(n_shares)
@@ -218,8 +219,8 @@ class LabelRows:
                     logits_out[:, block] = z
                 here = slice(*np.searchsorted(rows, [block.start, block.stop]))
                 yes = texts[here], rows[here] - begin
-                slope[yes] -= scale
-                losses[share] -= z[yes].sum()
+                slope[yes] -= targets[here] * scale
+                losses[share] -= (targets[here] * z[yes]).sum()
                 gradients[share] += self.product(slope, self.weights[block])
                 self.product(slope.T, features, moves[:n_rows])
                 of_rows = (self.weights[block], self.biases[block], self._state(block), moves[:n_rows])
@@ -241,6 +242,12 @@ class LabelRows:
         """Move all rows along these gradients."""
         rates = step_rates(self.options, self.seen, learning_rate, dense=True)
         move_rows(self.weights, self.biases, self._state(), gradients, bias_gradients, rates)
+
+
+def targets_of(positives: Ragged) -> np.ndarray:
+    """The probability that each positive should have: its weight, or 1."""
+    weights = positives.weights
+    return np.ones(len(positives.values), np.float32) if weights is None else weights.astype(np.float32)
 
 
 def rows_memory(n_rows: int, n_features: int, options: Options) -> int:

@@ -157,7 +157,7 @@ class Learner:
         meta_loss = self.heads["meta"].learn(shared, None, right, learning_rate, logits)
         best = top_clusters(logits, search.n_searched)
         clusters, n_found = with_positives(best, right)
-        rows = Ragged(positives.indptr, self._row_of_label[positives.values])
+        rows = Ragged(positives.indptr, self._row_of_label[positives.values], positives.weights)
         candidates: Candidates = Clusters(clusters, tree.cluster_starts)
         if not search.whole_clusters:
             candidates, _ = with_positives(rows_of_clusters(best, tree.cluster_starts), rows)

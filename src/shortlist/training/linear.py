@@ -47,4 +47,4 @@ def _all_texts(labels: Ragged, n_labels: int) -> Iterator[tuple[slice, Ragged, n
         end = min(begin + per_block, n_labels)
         own = labels.keep((labels.values >= begin) & (labels.values < end))
         every = np.broadcast_to(np.arange(end - begin, dtype=np.int32), (len(labels), end - begin))
-        yield slice(begin, end), Ragged(own.indptr, own.values - begin), every
+        yield slice(begin, end), Ragged(own.indptr, own.values - begin, own.weights), every

@@ -11,7 +11,7 @@ from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
-from shortlist.labels.centroids import label_centroids
+from shortlist.labels.centroids import label_centroids, texts_by_label
 from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, log_odds
 from shortlist.progress import Progress
@@ -243,6 +243,7 @@ def learn_word_weights(
     before      scores that the candidates have already: only what must be added to them is learnt. The labels of each
                 text must then be among its candidates, and none may occur twice
 
+    A label with a weight counts as much as that, in comparison with 1.
     Each label is learnt on its own, so the result does not depend on the number of threads.
     """
     min_weight = MIN_WEIGHT if min_weight is None else min_weight
@@ -256,6 +257,10 @@ def learn_word_weights(
     if before is not None:  # in the order of `texts`
         there = candidates >= 0
         scores = before[there][np.argsort(candidates[there], kind="stable")]
+    counts = np.zeros(0, np.float32)
+    if labels.weights is not None:  # in the same order: by label, then by text
+        counts = np.ones(len(texts), np.float32)
+        counts[hits] = texts_by_label(labels, n_labels).sorted_indices().data
     words_before = np.append(0, np.cumsum(np.diff(arrays[0])[texts]))[starts]  # seen by all labels before each
     learnt: list[tuple[np.ndarray, ...]] = []
     with Progress(title, n_labels, "labels") as progress:
@@ -269,15 +274,25 @@ def learn_word_weights(
             room = words_before[begin : end + 1] - words_before[begin]
             n_found = np.zeros(end - begin, np.int64)
             words, weights = np.empty(room[-1], np.int32), np.empty(room[-1], np.float32)
-            problem = (features.shape[1], starts, texts, hits, scores, cuts, np.float32(C), np.float32(min_weight))
+            problem = (
+                features.shape[1],
+                starts,
+                texts,
+                hits,
+                scores,
+                counts,
+                cuts,
+                np.float32(C),
+                np.float32(min_weight),
+            )
             biases = learn_labels(*arrays, *problem, room, n_found, words, weights)
             position = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
             kept = position < np.repeat(n_found, np.diff(room))
             learnt.append((n_found, words[kept], weights[kept], biases))
             progress.advance(end - begin)
             begin = end
-    counts, words, weights, biases = (np.concatenate(parts) for parts in zip(*learnt, strict=True))
-    return paged_weights(counts_to_indptr(counts), words, weights, biases, features.shape[1])
+    n_words, words, weights, biases = (np.concatenate(parts) for parts in zip(*learnt, strict=True))
+    return paged_weights(counts_to_indptr(n_words), words, weights, biases, features.shape[1])
 
 
 def _padded(values: np.ndarray, width: int, fill: float) -> np.ndarray:

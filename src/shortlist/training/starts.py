@@ -42,7 +42,7 @@ def rows_at_centres(
         return normalize_rows(behind_identity(features, head))
 
     own = np.arange(n_labels) if shard is None else shard.labels
-    by_label = texts_by_label(Ragged(labels.indptr, labels.values), n_labels)
+    by_label = texts_by_label(labels, n_labels)
     centres = normalize_rows(sums_of_texts(by_label, features, own, direction))
     blocks = (features[begin : begin + TEXTS_PER_BLOCK] for begin in range(0, len(features), TEXTS_PER_BLOCK))
     lengths = np.concatenate([np.linalg.norm(behind_identity(block, head), axis=1) for block in blocks])
