@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import shortlist
+from shortlist.cli import shortlist as command_line
 from shortlist.errors import MissingExtraError, OptionError
 from shortlist.recipes import auto
 from shortlist.recipes.auto import FEW_TEXTS, TEXTS_PER_CORE_MINUTE, choose_recipe
@@ -73,6 +77,17 @@ class TestTrain:
             ["n_epochs", "1", "6"],
         ]
         assert max(len(line) for record in caplog.records for line in record.message.split("\n")) <= 100
+
+
+def test_the_command_says_what_auto_is(tmp_path):
+    (tmp_path / "in.jsonl").write_text(
+        "".join(json.dumps({"text": a, "labels": b}) + "\n" for a, b in pairs(FEW_TEXTS))
+    )
+    assert "astec for most data" in CliRunner().invoke(command_line, ["recipes", "auto"]).stdout
+    done = CliRunner().invoke(command_line, ["recipes", "auto", "--data", str(tmp_path / "in.jsonl")])
+    assert done.stdout.startswith("astec\n")
+    with pytest.raises(OptionError, match="name a recipe here"):
+        shortlist.get_recipe("auto")
 
 
 class TestEarlyErrors:

@@ -71,7 +71,7 @@ def test_options_are_parameters():
     assert clone(classifier).get_params() == {
         "k": 5, "min_count": 2, "min_score": 0.5, "recipe": "centroid", "threads": None,
     }  # fmt: skip
-    assert repr(classifier) == "ShortlistClassifier(min_count=2)"
+    assert repr(classifier) == "ShortlistClassifier(min_count=2, recipe='centroid')"
     assert "7" not in classifier.fit(TEXTS, THINGS).set_params(min_count=5).fit(TEXTS, THINGS).model_.vocabulary.words
     with pytest.raises(OptionError, match="did you mean 'min_count'"):
         ShortlistClassifier("centroid").set_params(min_cuont=1).fit(TEXTS, THINGS)

@@ -107,10 +107,10 @@ def test_a_resumed_training_has_the_epochs_that_were_planned(clock, tmp_path):
 def test_phases_share_the_time_by_their_epochs(clock):
     budget = Budget(2.0, 8)
     budget.start_phase(6)
-    assert budget._phase_end == pytest.approx(120 * 6 / 10)
+    assert budget._phase_end == pytest.approx(120 * 6 / (8 + WORK_BESIDE_EPOCHS))
     clock[0] += 72
     budget.start_phase(2)
-    assert budget._phase_end == pytest.approx(72 + 48 * 2 / 4)
+    assert budget._phase_end == pytest.approx(72 + 48 * 2 / (2 + WORK_BESIDE_EPOCHS))
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class TestCommandLine:
         data.write(tmp_path / "pairs.jsonl")
         start = ["train", str(tmp_path / "pairs.jsonl"), "--out", str(tmp_path / "model")]
         for more, message in (
-            (["--ensemble", "3"], "recipe 'centroid' is random"),
+            (["--recipe", "centroid", "--ensemble", "3"], "recipe 'centroid' is random"),
             (["--recipe", "astec", "--ensemble", "0"], "ensemble is 0; it must be at least 1"),
         ):
             done = CliRunner().invoke(command_line, [*start, *more])

@@ -12,6 +12,11 @@ import click
 from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
 
 
+AUTO = """auto
+  what    chooses one of the recipes below for your data, which is astec for most data
+  choose  first: it is what `shortlist train` does without --recipe"""
+
+
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("--published", is_flag=True, help="Show the defaults of the paper, and where in the paper they are.")
@@ -30,15 +35,21 @@ def recipes(recipe: str | None, published: bool, source: str | None, as_json: bo
     shortlist recipes astec --data pairs.jsonl
     """
     from shortlist.recipes import get_recipe, list_recipes
+    from shortlist.recipes.auto import choose_recipe
 
     if recipe is None:
         about = [
             {name: getattr(known, name) for name in ("name", "summary", "cost", "choose_when")}
             for known in list_recipes().values()
         ]
-        click.echo(json.dumps(about) if as_json else "\n".join(_about(known) for known in about))
+        click.echo(json.dumps(about) if as_json else "\n".join([AUTO, *map(_about, about)]))
         return
     dataset = None if source is None else read_and_warn(source, part_to_read(source, "train"), reading)
+    if recipe == "auto":
+        if dataset is None:
+            click.echo(AUTO)
+            return
+        recipe = choose_recipe(dataset.input_kind, len(dataset)).name
     sizes = None if dataset is None else (len(dataset), dataset.n_labels, dataset.input_kind, dataset.longest_row)
     known = get_recipe(recipe).as_published() if published else get_recipe(recipe)
     rows = _option_rows(known, sizes)

@@ -150,6 +150,8 @@ def get_recipe(name: str) -> Recipe:
         return recipe
     # Built-in ones first: a module that is being imported for its own recipe may ask for them.
     known = _built_in() if name in _built_in() else list_recipes()
+    if name == "auto":
+        raise OptionError("'auto' is chosen for the data when a model is trained; name a recipe here, such as 'astec'")
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}? All" if close else "the"

@@ -14,7 +14,7 @@ from shortlist.recipes.recipe import Recipe
 
 MEASURED_SECONDS = 2.0
 # Candidates, re-ranker and calibration together take about as long as this many epochs (docs/lab-book.md).
-WORK_BESIDE_EPOCHS = 2.0
+WORK_BESIDE_EPOCHS = 6.0
 
 
 class Budget:
