@@ -63,18 +63,13 @@ class MissingExtraError(ShortlistError, ImportError):
         self.what, self.extra = what, extra
 
     def __str__(self) -> str:
-        return f'{self.what} needs an optional part: pip install "shortlist[{self.extra}]"'
-
-
-class MissingTorchError(MissingExtraError):
-    """torch is not installed. From PyPI it brings CUDA, gigabytes of it, unless a CPU build is there before."""
-
-    def __init__(self, what: str) -> None:
-        ShortlistError.__init__(
-            self,
-            f"{what} needs torch: uv pip install --torch-backend=cpu torch (a CPU build, 1 GB), or pip install "
-            '"shortlist[train]" (with CUDA, several GB). The recipes auto and astec do not need it.',
-        )
+        install = f'pip install "shortlist[{self.extra}]"'
+        if self.extra == "train":  # from PyPI, torch brings CUDA unless a CPU build is there before
+            return (
+                f"{self.what} needs torch: uv pip install --torch-backend=cpu torch (a CPU build, 1 GB), or {install} "
+                "(with CUDA, several GB). The recipes auto and astec do not need it."
+            )
+        return f"{self.what} needs an optional part: {install}"
 
 
 def import_extra(module: str, what: str, extra: str) -> Any:

@@ -11,7 +11,6 @@ import click
 
 from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
 
-
 AUTO = """auto
   what    chooses one of the recipes below for your data, which is astec for most data
   choose  first: it is what `shortlist train` does without --recipe"""

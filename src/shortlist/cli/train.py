@@ -113,10 +113,10 @@ def train(
     check_replaceable(folder, overwrite)  # before the work, not after it
     use_recipe(recipe)
     options |= {name: value for name, value in run_options.items() if value is not None}
-    check_early(recipe, options, ensemble, published)  # before the data is read
     checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     if recipe == "auto" or "checkpoint_dir" in get_recipe(recipe).option_names:
         options.setdefault("checkpoint_dir", str(checkpoints))
+    check_early(recipe, options, ensemble, published)  # before the data is read
     dataset = read_and_warn(source, part_to_read(source, "train"), reading)
     levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
     start = time.perf_counter()

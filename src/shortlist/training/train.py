@@ -13,7 +13,7 @@ from typing import Any
 from shortlist.data.dataset import Dataset
 from shortlist.data.hygiene import findings
 from shortlist.data.read import read
-from shortlist.errors import DataError, MissingTorchError, OptionError
+from shortlist.errors import DataError, MissingExtraError, OptionError
 from shortlist.kernels.threads import n_cores, use_cores, use_threads
 from shortlist.messages import show_messages
 from shortlist.model.model import Model
@@ -232,7 +232,7 @@ def require_torch(recipe: Recipe, options: Options) -> None:
     if not needs_torch(recipe, options):
         return
     if find_spec("torch") is None:
-        raise MissingTorchError(f"training {recipe.name}")
+        raise MissingExtraError(f"training {recipe.name}", "train")
     if options.get("device", "auto") not in ("auto", "cpu"):
         from shortlist.training.learner import find_device
 
