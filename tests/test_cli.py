@@ -396,3 +396,9 @@ def test_closed_standard_streams(pairs, tmp_path, closed):
     written = (tmp_path / "out.jsonl").read_text().splitlines()
     assert len(written) == len(pairs.read_text().splitlines())
     assert all("labels" in json.loads(line) for line in written)  # and no message took the place of a stream
+
+
+def test_resume_without_an_interrupted_training_starts_one(run, pairs, tmp_path):
+    done = run("train", pairs, "--out", tmp_path / "model", "--resume")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "pairs.jsonl"]
