@@ -117,6 +117,7 @@ def test_validation_part():
     assert list(described.parts) == ["train", "validation", "test"]
     assert described.parts["validation"]["against_train"]["texts_in_train"] == 1
     assert described.table().splitlines()[0].split() == ["train", "validation", "test"]
+    assert str(described) == described.table()  # print(describe(data))
 
 
 def test_empty_data_set():

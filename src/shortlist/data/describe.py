@@ -97,6 +97,9 @@ class Description:
         """Everything as plain dictionaries, lists and numbers."""
         return {"papers": self.papers, **msgspec.to_builtins(self)}
 
+    def __str__(self) -> str:
+        return self.table()
+
     def table(self) -> str:
         """Text for a terminal of 80 columns."""
         rows = []
