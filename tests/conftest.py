@@ -16,6 +16,9 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // int(workers))))
 
+# Before anything imports Ray: it takes 127.0.0.1 for any address of this machine otherwise, and listens on all of them.
+os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
 # Derandomised: a run of the tests says something about the change, not about luck. To go looking for
 # trouble: pytest --hypothesis-profile=thorough
 settings.register_profile(

@@ -16,6 +16,7 @@ __version__ = "0.2.0"
 
 # Loaded when first used, so that importing the package and `shortlist --help` stay quick.
 _MODULES = {
+    "shortlist.cluster.train": ("train",),
     "shortlist.data": ("Dataset", "read"),
     "shortlist.data.describe": ("describe",),
     "shortlist.data.split": ("split",),
@@ -28,7 +29,6 @@ _MODULES = {
     "shortlist.report": ("model_report",),
     "shortlist.text": ("Tokenizer", "Vocabulary"),
     "shortlist.training.cross_validation": ("cross_validate",),
-    "shortlist.training.train": ("train",),
     "shortlist.training.update": ("update",),
 }
 
@@ -62,6 +62,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from shortlist.cluster.train import train
     from shortlist.data import Dataset, read
     from shortlist.data.describe import describe
     from shortlist.data.split import split
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from shortlist.report import model_report
     from shortlist.text import Tokenizer, Vocabulary
     from shortlist.training.cross_validation import cross_validate
-    from shortlist.training.train import train
     from shortlist.training.update import update
 
 

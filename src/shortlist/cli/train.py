@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 
 
 def option_value(text: str) -> Any:
@@ -71,6 +71,8 @@ set_option = click.option(
 @click.option("--hierarchy", type=click.Path(), help="File of children and parents, which the model then stores.")
 @click.option("--overwrite", is_flag=True, help="Replace the model in OUT, if there is one.")
 @click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
+@click.option("--cluster", help="Train on a Ray cluster: auto, local, or its address. All machines must see the paths.")
+@click.option("--workers", type=int, help="Number of processes on the cluster, which share the labels out.")
 @reading_options
 def train(
     source: str,
@@ -83,6 +85,8 @@ def train(
     bits: int,
     hierarchy: str | None,
     overwrite: bool,
+    cluster: str | None,
+    workers: int | None,
     reading: dict[str, Any],
     **run_options: Any,
 ) -> None:
@@ -100,6 +104,7 @@ def train(
     shortlist train parts/ --recipe astec --published --out model/
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
+    shortlist train parts/ --recipe astec --cluster auto --workers 8 --out model/
     """
     from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
@@ -117,16 +122,32 @@ def train(
     if recipe == "auto" or "checkpoint_dir" in get_recipe(recipe).option_names:
         options.setdefault("checkpoint_dir", str(checkpoints))
     check_early(recipe, options, ensemble, published)  # before the data is read
-    dataset = read_and_warn(source, part_to_read(source, "train"), reading)
-    levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
-    start = time.perf_counter()
-    model = train_model(dataset, recipe, ensemble=ensemble, parallel=parallel, published=published, **options)
-    if levels is not None:
-        inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
-        model.set_hierarchy(levels, dataset.display_names, inclusive)
-    model.save(out, bits)
+    part = part_to_read(source, "train")
+    if cluster is not None:
+        from shortlist.cluster.train import TrainJob, train_on_cluster
+
+        if ensemble > 1 or hierarchy is not None:
+            raise OptionError(
+                "--ensemble and --hierarchy are for one machine: leave them out, or --cluster. To store a hierarchy "
+                "later, use `shortlist labels hierarchy`"
+            )
+        start, paths = time.perf_counter(), (str(Path(source).resolve()), str(folder.resolve()))
+        job = TrainJob(paths[0], recipe, paths[1], part, reading, published, options, bits)
+        what, model = source, train_on_cluster(job, cluster, workers or 1)
+    else:
+        if workers is not None:
+            raise OptionError("--workers is for a cluster: give its address with --cluster, too, or use --threads")
+        dataset = read_and_warn(source, part, reading)
+        what = str(dataset)
+        levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
+        start = time.perf_counter()
+        model = train_model(dataset, recipe, ensemble=ensemble, parallel=parallel, published=published, **options)
+        if levels is not None:
+            inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
+            model.set_hierarchy(levels, dataset.display_names, inclusive)
+        model.save(out, bits)
     if options.get("checkpoint_dir") == str(checkpoints):
         # The model is safe now. Another training may have taken the folder since.
         with suppress(DataError, FileNotFoundError), lock_folder(checkpoints):
             remove_folder(checkpoints)
-    click.echo(f"{out}: {model.title}, {dataset} in {time.perf_counter() - start:.1f} s")
+    click.echo(f"{out}: {model.title}, {what} in {time.perf_counter() - start:.1f} s")

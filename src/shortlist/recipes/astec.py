@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from shortlist.recipes.common import DROPOUT, RUN, TEXT_OPTIONS
-from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED, FINETUNE_ENCODER
+from shortlist.recipes.deepxml import (
+    DEEPXML_ON_CLUSTER,
+    DEEPXML_OPTIONS,
+    DEEPXML_PHASES,
+    DEEPXML_PUBLISHED,
+    FINETUNE_ENCODER,
+)
 from shortlist.recipes.options import Published, flag
 from shortlist.recipes.recipe import Recipe
 
@@ -23,6 +29,7 @@ ASTEC = Recipe(
         *RUN,
     ),
     takes=("texts", "sparse"),
+    on_cluster=DEEPXML_ON_CLUSTER,
     published={
         **DEEPXML_PUBLISHED,
         "relu": Published(True, "DeepXML §4, module I: v = ReLU(Σ x_t · e_t)"),

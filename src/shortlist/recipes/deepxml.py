@@ -119,6 +119,20 @@ DEEPXML_OPTIONS = (
 )
 
 
+# With these, what has a row per label can be sharded over the workers of a cluster.
+DEEPXML_ON_CLUSTER = {
+    "classifier": ("rows",),
+    "negative_sampling": ("neighbours",),
+    "vote_weight": (0.0,),
+    "centre_graph": ("",),
+    "blend": ("logistic", "none"),
+    "loss_reduction": ("sum",),
+    "block_norm": ("spectral", "none"),
+    "reranker": ("words", "none"),
+    "device": ("auto", "cpu"),
+    "minutes": (0.0,),
+}
+
 FINETUNE_ENCODER = flag(
     "finetune_encoder", False, "let the encoder learn on with the label rows, and index the labels again behind them"
 )

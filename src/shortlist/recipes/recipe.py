@@ -75,6 +75,7 @@ class Recipe:
     options                           every option with its default, meaning and range
     takes                             what it can learn from: "texts", "sparse" features, "dense" features
     published                         defaults that differ in the paper, by name of the option
+    on_cluster                        options, and the values of each that can be trained on a cluster; empty: it cannot
 
     >>> import dataclasses
     >>> mine = dataclasses.replace(get_recipe("centroid"), name="mine", summary="centroids, named by me")
@@ -91,6 +92,7 @@ class Recipe:
     options: tuple[Option, ...] = ()
     takes: tuple[str, ...] = ("texts",)
     published: Mapping[str, Published] = field(default_factory=dict)
+    on_cluster: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def option_names(self) -> set[str]:

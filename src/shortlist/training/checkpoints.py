@@ -143,11 +143,12 @@ class GroupCheckpoints(Checkpoints):
         steps = [folder.name.split("-")[1:] for folder in self.folder.glob(f"{STATE}-*") if (folder / FACTS).exists()]
         numbers = np.array([int(epoch) << 32 | int(step) for epoch, step in steps], np.int64)
         common = set.intersection(*(set(of_worker.tolist()) for of_worker in self._group.gather(numbers)))
-        if not common:
+        if not len(numbers):
             return None
-        latest = max(common)
+        latest = max(common or numbers.tolist())
         self._state = self.folder / f"{STATE}-{latest >> 32}-{latest & 0xFFFFFFFF}"
-        return super().load()
+        loaded = super().load()  # an error if it is of another training
+        return loaded if common else None
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:

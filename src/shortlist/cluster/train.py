@@ -1,0 +1,135 @@
+"""Training on a Ray cluster: the same recipes, options and files, with the labels sharded over workers.
+
+Every worker reads the data itself and runs `train_one` (training/train.py).
+
+sharded      what has a row per label: label rows with their optimiser state, label centres and their index, the
+             candidates of the training texts, the surrogate task's rows; the words of the re-ranker are learnt by the
+             worker that owns the label
+replicated   texts, vocabulary, word vectors, label tree, encoder, residual block, the lexical features and the weights
+             of the re-ranker; they are computed by every worker, and are the same on all of them
+summed       per step, the gradient to the features (batch × D)
+
+Workers write checkpoints, each for its own shard. If one is lost, all start again from the last checkpoint that all
+have, and end in the same model, bit for bit. If the driver is lost, rerun with `--resume`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shortlist.cluster.connection import connected
+from shortlist.cluster.worker import TrainJob
+from shortlist.cluster.workers import run_workers
+from shortlist.errors import OptionError, ShortlistError
+from shortlist.model.folder import check_bits, check_replaceable, load
+from shortlist.model.model import Model
+from shortlist.recipes.options import count, resolve
+from shortlist.recipes.recipe import PUBLISHED, Recipe, list_recipes
+from shortlist.training import train as one_machine
+from shortlist.training.checkpoints import lock_checkpoints
+from shortlist.training.interrupts import stopping
+from shortlist.training.train import AUTO, choose, require_no_checkpoints
+
+log = logging.getLogger("shortlist")
+
+# A training that loses workers this often has another problem.
+MAX_LOSSES = 25
+
+
+def train(
+    data: Any,
+    labels: Any = None,
+    recipe: str | Recipe = AUTO,
+    *,
+    ensemble: int = 1,
+    parallel: int = 1,
+    published: bool = False,
+    cluster: str = "",
+    workers: int = 1,
+    **options: Any,
+) -> Model:
+    """Train a model.
+
+    data       a data set, or anything that `shortlist.read` reads; or a list of texts, with their labels
+    labels     one label, or a list of labels, for each of the texts. `train(data, "astec")` is the recipe
+    recipe     a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered. "auto"
+               is astec for most data
+    ensemble   number of models with different seeds whose scores are averaged
+    parallel   number of them to train at the same time, each in a process of its own
+    published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
+    cluster    train on a Ray cluster: its address, "auto" or "local". The data is then a path, and `checkpoint_dir` a
+               folder, that all machines see. The model stays in this folder; `save` copies it
+    workers    number of processes there, which share the labels out; each has `threads` cores, 1 by default
+    options    options of the recipe, such as `seed`, `threads`, `minutes`; `shortlist recipes NAME` lists them
+
+    >>> model = train(["red shoes", "blue hat"], ["shoes", "hats"])
+    >>> model.predict("a hat")[0].label
+    'hats'
+    """
+    if isinstance(labels, str | Recipe):
+        labels, recipe = None, labels
+    if not cluster:
+        if workers != 1:
+            raise OptionError('workers are for a cluster: give its address, such as cluster="auto", too')
+        choice = {"ensemble": ensemble, "parallel": parallel, "published": published}
+        return one_machine.train(data, labels, recipe, **choice, **options)
+    if ensemble != 1:
+        raise OptionError("an ensemble is trained on one machine: leave out cluster, or ensemble")
+    if labels is not None or not isinstance(data, str | Path):
+        raise OptionError("on a cluster, every worker reads the data itself: give the path of a file or folder")
+    folder = options.get("checkpoint_dir", "")
+    if not folder:
+        raise OptionError("training on a cluster needs checkpoint_dir: a folder that all machines see")
+    out = Path(folder).absolute() / "model"
+    job = TrainJob(str(Path(data).absolute()), recipe, str(out), published=published, options=options, bits=32)
+    return train_on_cluster(job, cluster, workers)
+
+
+def train_on_cluster(job: TrainJob, cluster: str, workers: int) -> Model:
+    """Train, and save to `job.out`, a folder that all machines see; the model as it was saved."""
+    recipe = choose(job.recipe, None, job.options, 1, job.published)
+    workers = count("workers", 1, "").checked(workers)
+    named = recipe.name.removesuffix(PUBLISHED) if job.recipe == AUTO else job.recipe
+    job = replace(job, recipe=named, options={"threads": 1, **job.options})
+    options = resolve(recipe.name, recipe.options, job.options)
+    require_cluster(recipe, options)
+    check_bits(job.bits)
+    check_replaceable(Path(job.out))
+    with lock_checkpoints(options.checkpoint_dir), stopping(options.checkpoint_dir):
+        require_no_checkpoints(options)
+        with connected(cluster) as ray:
+            run_until_done(ray, job, workers, options.threads)
+    return load(job.out)
+
+
+def run_until_done(ray: Any, job: TrainJob, n_workers: int, n_threads: int) -> None:
+    """Train; if a worker is lost, start all again from the last checkpoint."""
+    n_losses = 0
+    while (lost := run_workers(ray, job, n_workers, n_threads)) is not None:
+        n_losses += 1
+        if n_losses == MAX_LOSSES:
+            raise ShortlistError(
+                f"the training lost workers {n_losses} times, the last time: {lost.reason}. Find out why in Ray's "
+                "dashboard or logs, then rerun with --resume."
+            )
+        log.warning("%s. Starting again from the last checkpoint (loss %d)", lost.reason, n_losses)
+        job = job.resumed()
+
+
+def require_cluster(recipe: Recipe, options: Any) -> None:
+    """Raise an error if the recipe, with these options, cannot be trained on a cluster."""
+    if not recipe.on_cluster:
+        able = ", ".join(name for name, other in list_recipes().items() if other.on_cluster)
+        raise OptionError(f"{recipe.name} cannot be trained on a cluster. Use {able}, or leave out --cluster.")
+    for name, values in recipe.on_cluster.items():
+        if options.get(name, values[0]) not in values:
+            able = " or ".join(repr(value) for value in values)
+            raise OptionError(
+                f"{name} is {options.get(name, None)!r}; on a cluster, {recipe.name} takes {able}. Change it, or leave "
+                "out --cluster."
+            )
+    if not options.checkpoint_dir:
+        raise OptionError("training on a cluster needs checkpoint_dir: a folder that all machines see")

@@ -1,0 +1,193 @@
+"""Training on Ray: the model of one machine up to rounding, and the same bytes whatever is killed on the way."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+
+import msgspec
+import numpy as np
+import psutil
+import pytest
+
+import shortlist
+from shortlist.cluster.train import train_on_cluster
+from shortlist.cluster.worker import TrainJob, out_of_memory
+from shortlist.errors import DataError, OptionError, ShortlistError
+from training_processes import OPTIONS, files_of, noisy_topics, start_command
+
+ray = pytest.importorskip("ray", reason="needs Ray, of the extra `ray`")
+slow = pytest.mark.slow
+
+# As many as there can be: workers ask each other every 16 steps.
+MANY_CHECKPOINTS = {**OPTIONS, "batch_size": 8, "checkpoint_minutes": 0.0001}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, reachable from this machine only; the address for other drivers."""
+    started = ray.init(
+        address="local",
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=80 << 20,
+        _node_ip_address="127.0.0.1",
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield started.address_info["address"]
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    data = noisy_topics(250, 3)
+    path = tmp_path_factory.mktemp("data") / "pairs.jsonl"
+    rows = [{"text": data.texts[i], "labels": data.labels_of(i)} for i in range(len(data))]
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    return path
+
+
+def job(pairs, folder, **options):
+    options = {**MANY_CHECKPOINTS, "checkpoint_dir": f"{folder}.checkpoints", **options}
+    return TrainJob(str(pairs), "astec", str(folder), options=options, bits=32)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster, pairs, tmp_path_factory):
+    """The files of a model that two workers trained."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "model"
+    train_on_cluster(job(pairs, folder), "auto", 2)
+    return folder
+
+
+class Killer(logging.Handler):
+    """Kills a worker each time the training says the next of these things."""
+
+    def __init__(self, *after):
+        super().__init__()
+        self.after, self.n_restarts, self.killed = list(after), 0, []
+
+    def emit(self, record):
+        line = record.getMessage()
+        self.n_restarts += "Starting again" in line
+        if self.after and line.startswith(self.after[0]) and (workers := worker_processes()):
+            self.after.pop(0)
+            victim = workers[len(self.killed) % len(workers)]
+            self.killed.append(line)
+            victim.send_signal(signal.SIGKILL)
+
+    def __enter__(self):
+        self._logger = logging.getLogger("shortlist")
+        self._level = self._logger.level
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_):
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+
+
+def worker_processes():
+    """The processes of the workers, of the Ray that this test started."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if child.is_running() and "ray::Worker" in child.name() + command_of(child)]
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+@slow
+def test_workers_learn_what_one_machine_learns(cluster, undisturbed, pairs, tmp_path):
+    texts = list(noisy_topics(200, 9).texts)
+    options = {**OPTIONS, "batch_size": 8}
+    expected = shortlist.train(str(pairs), "astec", **options)
+    expected_ids, expected_scores = expected.rank(texts, 5)
+    ids, scores = shortlist.load(undisturbed).rank(texts, 5)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-4)
+    assert (ids[:, 0] == expected_ids[:, 0]).mean() > 0.99
+    # One worker is one machine, bit for bit.
+    folder = str(tmp_path / "checkpoints")
+    alone = shortlist.train(str(pairs), "astec", cluster="auto", workers=1, checkpoint_dir=folder, **options)
+    alone.save(tmp_path / "alone", 32)
+    expected.save(tmp_path / "expected", 32)
+    assert files_of(tmp_path / "alone") == files_of(tmp_path / "expected")
+
+
+@slow
+def test_killed_workers_are_replaced(cluster, undisturbed, pairs, tmp_path):
+    """In the surrogate task, before the label rows, and while the re-ranker learns."""
+    with Killer("epoch 1/2", "learning the rows", "blend") as killer:
+        train_on_cluster(job(pairs, tmp_path / "model"), "auto", 2)
+    assert len(killer.killed) == 3 and killer.n_restarts >= 3
+    assert files_of(tmp_path / "model") == files_of(undisturbed)
+
+
+@slow
+def test_a_killed_driver_is_resumed(cluster, undisturbed, pairs, tmp_path):
+    options = [f"--set={name}={value}" for name, value in MANY_CHECKPOINTS.items()]
+    command = ["train", str(pairs), "--recipe", "astec", "--out", "model", "--bits", "32", *options]
+    command += ["--cluster", cluster, "--workers", "2"]
+    driver = start_command(tmp_path, command, tmp_path / "messages.txt")
+    checkpoints = tmp_path / "model.checkpoints"
+    deadline = time.monotonic() + 300
+    while not any(checkpoints.glob("surrogate/worker-0/state-*")) and time.monotonic() < deadline:
+        assert driver.is_alive(), (tmp_path / "messages.txt").read_text()
+        time.sleep(0.02)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.join()
+    assert not (tmp_path / "model").exists()
+    with pytest.raises(DataError, match="interrupted training"):
+        train_on_cluster(job(pairs, tmp_path / "model"), cluster, 2)
+    with pytest.raises(DataError, match="workers = 2, this one has 3"):
+        train_on_cluster(job(pairs, tmp_path / "model", resume=True), cluster, 3)
+    train_on_cluster(job(pairs, tmp_path / "model", resume=True), cluster, 2)
+    assert files_of(tmp_path / "model") == files_of(undisturbed)
+
+
+@slow
+def test_errors_of_workers_are_the_users(cluster, tmp_path):
+    with pytest.raises(DataError, match=r"worker \d of 2 on 127.0.0.1: .*nothing-there.jsonl"):
+        train_on_cluster(job(tmp_path / "nothing-there.jsonl", tmp_path / "model"), "auto", 2)
+    (tmp_path / "few.jsonl").write_text('{"text": "a", "labels": ["x"]}\n' * 4)
+    with pytest.raises(OptionError, match="1 clusters of labels for 2 workers: use fewer workers"):
+        train_on_cluster(job(tmp_path / "few.jsonl", tmp_path / "model"), "auto", 2)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "slice"}, "slice cannot be trained on a cluster. Use astec"),
+        ({"vote_weight": 0.2}, "vote_weight is 0.2; on a cluster, astec takes 0.0"),
+        ({"published": True}, "on a cluster, astec@published takes"),
+        ({"ensemble": 2}, "an ensemble is trained on one machine"),
+        ({"checkpoint_dir": ""}, "needs checkpoint_dir: a folder that all machines see"),
+        ({"data": [("a", ["x"])]}, "every worker reads the data itself: give the path"),
+        ({"cluster": ""}, 'workers are for a cluster: give its address, such as cluster="auto", too'),
+        ({"workers": 0}, "workers"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_said_at_once(tmp_path, options, message):
+    given = {"data": "pairs.jsonl", "recipe": "astec", "cluster": "auto", "workers": 2, "checkpoint_dir": "x"}
+    with pytest.raises(OptionError, match=message):
+        shortlist.train(**{**given, **options})
+
+
+def test_a_worker_without_memory_says_where_and_what_helps():
+    lines = [
+        (logging.INFO, "memory: needs about 40.00 GB (label rows 30.00); 12.0 GB are free"),
+        (logging.INFO, "learning the rows of 9 labels on 5 candidates per text"),
+    ]
+    error = out_of_memory(2, 4, "10.0.0.7", lines)
+    assert isinstance(error, ShortlistError)
+    for part in ("worker 2 of 4 on 10.0.0.7", "learning the rows", "label rows 30.00", "--workers", "embedding_dim"):
+        assert part in str(error)
+    assert "reading the data" in str(out_of_memory(0, 1, "h", []))
