@@ -74,7 +74,7 @@ def train(
     if not cluster:
         if workers != 1:
             raise OptionError('workers are for a cluster: give its address, such as cluster="auto", too')
-        choice = {"ensemble": ensemble, "parallel": parallel, "published": published}
+        choice: dict[str, Any] = {"ensemble": ensemble, "parallel": parallel, "published": published}
         return one_machine.train(data, labels, recipe, **choice, **options)
     if ensemble != 1:
         raise OptionError("an ensemble is trained on one machine: leave out cluster, or ensemble")
