@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
 
 import msgspec
@@ -63,32 +64,29 @@ def undisturbed(cluster, pairs, tmp_path_factory):
     return folder
 
 
-class Killer(logging.Handler):
-    """Kills a worker each time the training says the next of these things."""
+class Killer(threading.Thread):
+    """Kills a worker each time the training has written the next of these checkpoints."""
 
-    def __init__(self, *after):
-        super().__init__()
-        self.after, self.n_restarts, self.killed = list(after), 0, []
+    def __init__(self, folder, *checkpoints):
+        super().__init__(daemon=True)
+        self.folder, self.checkpoints, self.killed, self.stopped = folder, checkpoints, [], threading.Event()
 
-    def emit(self, record):
-        line = record.getMessage()
-        self.n_restarts += "Starting again" in line
-        if self.after and line.startswith(self.after[0]) and (workers := worker_processes()):
-            self.after.pop(0)
+    def run(self):
+        for checkpoint in self.checkpoints:
+            while not any(self.folder.glob(checkpoint)) or not (workers := worker_processes()):
+                if self.stopped.wait(0.01):
+                    return
             victim = workers[len(self.killed) % len(workers)]
-            self.killed.append(line)
             victim.send_signal(signal.SIGKILL)
+            self.killed.append(victim.pid)
 
     def __enter__(self):
-        self._logger = logging.getLogger("shortlist")
-        self._level = self._logger.level
-        self._logger.setLevel(logging.INFO)
-        self._logger.addHandler(self)
+        self.start()
         return self
 
     def __exit__(self, *_):
-        self._logger.removeHandler(self)
-        self._logger.setLevel(self._level)
+        self.stopped.set()
+        self.join()
 
 
 def worker_processes():
@@ -123,10 +121,11 @@ def test_workers_learn_what_one_machine_learns(cluster, undisturbed, pairs, tmp_
 
 @slow
 def test_killed_workers_are_replaced(cluster, undisturbed, pairs, tmp_path):
-    """In the surrogate task, before the label rows, and while the re-ranker learns."""
-    with Killer("epoch 1/2", "learning the rows", "blend") as killer:
+    """In the surrogate task, with the label rows, and behind both, while the re-ranker learns."""
+    phases = "surrogate/worker-0/state-*", "classifier/worker-0/state-*", "classifier/worker-0/state-2-0"
+    with Killer(tmp_path / "model.checkpoints", *phases) as killer:
         train_on_cluster(job(pairs, tmp_path / "model"), "auto", 2)
-    assert len(killer.killed) == 3 and killer.n_restarts >= 3
+    assert len(set(killer.killed)) == 3
     assert files_of(tmp_path / "model") == files_of(undisturbed)
 
 
