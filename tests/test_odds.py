@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from shortlist.odds import CLIP, L2, expit, fit_logistic, log_odds
+from shortlist.odds import CLIP, L2, expit, fit_logistic, fit_ranking, log_odds
 
 
 @pytest.mark.filterwarnings("error")
@@ -48,3 +48,37 @@ def test_logistic_regression_finds_the_least_loss_from_any_start(shift, share):
 
     best = optimize.minimize(loss, start, method="L-BFGS-B", options={"maxiter": 5000, "ftol": 1e-13}).fun
     assert loss(np.array(fit_logistic(columns, hits, start))) <= best * (1 + 1e-6)
+
+
+def slow_ranking_loss(columns, hits, misses, weights, start):
+    loss = L2 / 2 * ((weights - start) ** 2).sum()
+    for of_text, hit, miss in zip(columns, hits, misses, strict=True):
+        if hit.any() and miss.any():
+            for right in of_text[hit]:
+                scores = np.array([right @ weights, *(of_text[miss] @ weights)])
+                loss += (special.logsumexp(scores) - scores[0]) / hit.sum()
+    return loss
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_ranking_weights_have_the_least_loss(scale):
+    rng = np.random.default_rng(2)
+    columns = scale * rng.standard_normal((60, 8, 3))
+    there = rng.random((60, 8)) < 0.8
+    hits = there & (columns @ [2.0, -1.0, 0.0] / scale + rng.logistic(size=(60, 8)) > 1)
+    columns[~there] = np.nan  # what is no candidate is not looked at
+    start = np.array([1.0, 1.0, 1.0])
+    found = fit_ranking(columns, hits, there & ~hits, start)
+    arguments = columns, hits, there & ~hits
+    least = slow_ranking_loss(*arguments, found, start)
+    assert least < slow_ranking_loss(*arguments, start, start)
+    for step in np.vstack([np.eye(3), -np.eye(3)]) * 0.02 / scale:
+        assert slow_ranking_loss(*arguments, found + step, start) > least
+
+
+def test_ranking_weights_stay_at_the_start_without_data():
+    start = np.array([1.0, 2.0])
+    for n_texts, is_hit in ((0, True), (3, True), (3, False)):
+        hits = np.full((n_texts, 4), is_hit)
+        assert fit_ranking(np.ones((n_texts, 4, 2)), hits, ~hits, start).tolist() == [1.0, 2.0]

@@ -1,4 +1,4 @@
-"""Probabilities, log-odds, and logistic regression on a few columns."""
+"""Probabilities, log-odds, and regressions on a few columns: one for probabilities, one for rankings."""
 
 from __future__ import annotations
 
@@ -66,3 +66,36 @@ def fit_logistic(
         if np.abs(step).max() < 1e-6:
             break
     return values.tolist()
+
+
+def fit_ranking(
+    columns: np.ndarray, hits: np.ndarray, misses: np.ndarray, start: np.ndarray, penalty: float = L2
+) -> np.ndarray:
+    """A weight for each column, such that sums of weighted columns rank the hits of a text before its misses.
+
+    columns       texts × K × columns: K candidates for each text
+    hits, misses  texts × K: which of them are right and wrong; neither where there is no candidate
+
+    Softmax regression: each hit against all misses of its text. Every text counts the same, however many hits it has,
+    and what its candidates have in common does not count at all. `penalty` pulls the weights towards `start`.
+    """
+    from scipy.optimize import minimize
+
+    useful = hits.any(axis=1) & misses.any(axis=1)
+    hits, misses = hits[useful], misses[useful]
+    columns = np.where((hits | misses)[:, :, None], columns[useful], 0).astype(np.float64)
+    share_of_text = hits / hits.sum(axis=1, keepdims=True)
+
+    def loss_and_gradient(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        odds = columns @ weights
+        of_misses = np.where(misses, odds, -np.inf)
+        most = of_misses.max(axis=1, keepdims=True, initial=-np.inf)
+        among_misses = np.exp(of_misses - most)
+        total = among_misses.sum(axis=1, keepdims=True)
+        margin = odds - most - np.log(total)
+        wrong = share_of_text * expit(-margin)
+        loss = (share_of_text * np.logaddexp(0, -margin)).sum() + penalty * ((weights - start) ** 2).sum() / 2
+        by_odds = among_misses / total * wrong.sum(axis=1, keepdims=True) - wrong
+        return float(loss), np.einsum("tk,tkc->c", by_odds, columns) + penalty * (weights - start)
+
+    return minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x

@@ -13,7 +13,7 @@ from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
 from shortlist.labels.centroids import label_centroids, texts_by_label
 from shortlist.lazy import sparse
-from shortlist.odds import fit_logistic, log_odds
+from shortlist.odds import fit_logistic, fit_ranking, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
@@ -35,6 +35,8 @@ WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, held-out texts are learnt from, too: the labels that they are this share of the texts
 # of are learnt again. Others would hardly change, and they are the most work.
 MIN_HELD_OUT_SHARE = 0.1
+# Of the odds of a mixture: whatever held-out texts say of how probable labels are, their order stays.
+MIN_SCALE = 0.05
 
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
@@ -173,21 +175,24 @@ def fit_mixture(
     labels: Ragged,
     texts: np.ndarray | slice = slice(None),
 ) -> Mixture:
-    """The weights, by logistic regression on the candidates of held-out texts, or of some of them.
+    """The weights that rank the candidates of held-out texts, or of some of them, best; in the scale of log-odds.
 
-    Labels of a text with the same words always come first, whatever the regression says of how probable they are: what
-    was taught is known. It says little of that, because few held-out texts have such a text.
+    They are found within texts, by `fit_ranking`. Logistic regression over the candidates of all texts would also
+    explain why some texts have more labels than others, mostly by the frequencies of labels, and rank worse. Labels
+    of a text with the same words always come first, whatever the weights say: what was taught is known.
     """
-    hits = is_relevant(evidence.ids, labels, reranker.n_labels)
-    there = np.zeros(evidence.ids.shape, bool)
-    there[texts] = evidence.ids[texts] >= 0
-    word_scores = reranker.word_scores(evidence.rows, evidence.ids)[there]
-    first, frequency = log_odds(probabilities[there]), reranker.arrays()["frequencies"][evidence.ids[there]]
-    known = evidence.known[there]
-    other = np.broadcast_to(evidence.is_known[:, None], there.shape)[there] & ~known
-    named = evidence.names[there]
-    columns = [first, word_scores, named, named**4, frequency, first * frequency, word_scores * frequency, known, other]
-    return Mixture(*fit_logistic(np.column_stack(columns), hits[there], np.array(astuple(Mixture()))))
+    ids, names = evidence.ids[texts], evidence.names[texts]
+    there = ids >= 0
+    hits = is_relevant(evidence.ids, labels, reranker.n_labels)[texts] & there
+    word_scores = np.where(there, reranker.word_scores(evidence.rows, evidence.ids)[texts], 0)
+    first, frequency = log_odds(probabilities[texts]), reranker.arrays()["frequencies"][ids]
+    known = evidence.known[texts]
+    other = evidence.is_known[texts][:, None] & ~known
+    parts = [first, word_scores, names, names**4, frequency, first * frequency, word_scores * frequency, known, other]
+    columns, start = np.stack(parts, axis=2), np.array(astuple(Mixture()))
+    weights = fit_ranking(columns, hits, there & ~hits, start[:-1])
+    scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, start[-1]]))
+    return Mixture(*(max(scale, MIN_SCALE) * weights).tolist(), bias)
 
 
 def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:
