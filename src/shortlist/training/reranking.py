@@ -192,7 +192,7 @@ def fit_mixture(
     columns, start = np.stack(parts, axis=2), np.array(astuple(Mixture()))
     weights = fit_ranking(columns, hits, there & ~hits, start[:-1])
     scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, start[-1]]))
-    return Mixture(*(max(scale, MIN_SCALE) * weights).tolist(), bias)
+    return Mixture(*np.append(max(scale, MIN_SCALE) * weights, bias).tolist())
 
 
 def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:
