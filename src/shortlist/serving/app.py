@@ -15,7 +15,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec.json import encode as to_json
 from starlette.exceptions import HTTPException
@@ -186,7 +186,7 @@ class App:
         if isinstance(answer, Format):
             return self.predictor.endpoint(answer)
         if iscoroutinefunction(answer):
-            return answer
+            return cast(ASGIApp, answer)
 
         async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
             content = answer()
