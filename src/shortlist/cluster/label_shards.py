@@ -1,8 +1,8 @@
 """A model whose labels are divided among several model folders, for models larger than one machine.
 
 Each shard is an ordinary model of some of the labels. All shards rank their own labels for every text, and the best of
-all are the answer: this merge is exact. Every shard searches as many candidates as the whole model would, so all
-together find more of them; where the whole model scores all labels, the answers are the same.
+all are the answer: this merge is exact. Where the whole model scores all labels, the answers are the same. Where it
+searches for candidates, every shard searches as many as the whole model would, so all together find more.
 
     save_label_shards("model/", "shards/", n_shards=4)   # shards/0/ … shards/3/, and shards/head.json
     model = open_label_shards("shards/")                 # all shards in this process, mapped into memory
