@@ -85,6 +85,16 @@ def test_predictions_take_dicts_tuples_and_texts(model):
     assert model.predict([("a novel", None)]) == [model.predict("a novel")]
 
 
+def test_a_model_learns_on_from_the_same_fields(model):
+    more = [{"title": "a smith", "author": "Miller", "labels": ["biography"]}]
+    changed = model.update(more * 5)  # read with the model's fields
+    assert changed.text_fields == model.text_fields and "biography" in changed.label_names
+    with pytest.raises(OptionError, match="this model was trained on the text fields title, author"):
+        model.update(shortlist.read(more, text=["title", "author"]))
+    with pytest.raises(OptionError, match="trained on the text fields"):
+        model.choose_threshold(shortlist.read(more, text=["title", "author"]), precision=0.5)
+
+
 def test_unknown_fields_are_refused(model):
     with pytest.raises(OptionError, match="there is no text field 'autor'; the fields are title, author"):
         model.predict({"autor": "smith"})

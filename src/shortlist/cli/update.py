@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, read_and_warn, reading_options
+from shortlist.cli.reading import part_to_read, read_and_warn, reading_options, with_fields_of
 
 
 @click.command()
@@ -38,6 +38,7 @@ def update(
 
     check_replaceable(Path(out))
     loaded = load(model)
+    reading = with_fields_of(model, reading)
     new = read_and_warn(source, part_to_read(source, "train"), reading)
     old = None if replay is None else read_and_warn(replay, part_to_read(replay, "train"), reading)
     start = time.perf_counter()

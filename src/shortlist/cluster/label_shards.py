@@ -86,7 +86,9 @@ def merged_model(folder: str | Path, ask: Ask) -> Model:
         names |= shard.display_names
     merged = MergedShards(first.pipelines[0].vocabulary, bounds, ask)
     about = first.calibration, first.facts, first.records, first.thresholds
-    return Model(first.recipe, first.options, [merged], labels, names, *about)  # type: ignore[list-item]
+    model = Model(first.recipe, first.options, [merged], labels, names, *about)  # type: ignore[list-item]
+    model.hierarchy, model.text_fields = first.hierarchy, first.text_fields
+    return model
 
 
 class MergedShards:

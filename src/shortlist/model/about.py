@@ -111,6 +111,12 @@ class ModelAbout:
         return "anything" if self.vocabulary is None else "texts"
 
     @property
+    def reading(self) -> dict[str, Any]:
+        """The options with which `shortlist.read` reads texts for this model."""
+        fields = self.text_fields
+        return {} if fields is None else {"text": fields.names, "field_words": fields.words}
+
+    @property
     def card(self) -> dict[str, Any]:
         """The model card: what there is to know about the model, as JSON would hold it."""
         from shortlist import __version__

@@ -25,9 +25,7 @@ def choose_and_store(
     model: Model, data: Any, goal: Goal, per_label: bool, k: int, threads: int | None
 ) -> ThresholdTable:
     """Choose the thresholds for this goal, and store them unless it cannot be reached."""
-    fields = model.text_fields
-    options: dict[str, Any] = {} if fields is None else {"text": fields.names, "field_words": fields.words}
-    dataset = data if isinstance(data, Dataset) else read(data, **options)
+    dataset = data if isinstance(data, Dataset) else read(data, **model.reading)
     if not len(dataset.labels.values):
         raise DataError("there is nothing to choose a threshold on: the data has no text with a label")
     table = choose_threshold(judge(model, dataset, k, threads), goal, model.label_names, per_label)

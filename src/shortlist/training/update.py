@@ -47,8 +47,8 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     ['shoes', 'hats', 'blue things']
     """
     require_learning(model)
-    dataset = data if isinstance(data, Dataset) else read(data)
-    old = replay if isinstance(replay, Dataset) or replay is None else read(replay)
+    dataset = data if isinstance(data, Dataset) else read(data, **model.reading)
+    old = replay if isinstance(replay, Dataset) or replay is None else read(replay, **model.reading)
     require_pairs(model, dataset, "the new data")
     if old is not None:
         require_pairs(model, old, "replay")
