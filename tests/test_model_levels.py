@@ -162,6 +162,12 @@ def test_saved_and_loaded(model, tmp_path):
     assert {p.name for p in loaded.predict("rot ding1", k=9, levels="roll-up")} >= {"Bunte Farben", "Kalte Farben"}
 
 
+def test_warm_up_prepares_the_levels(model):
+    assert "levels" not in vars(model)
+    model.warm_up()
+    assert "levels" in vars(model)
+
+
 def test_a_damaged_hierarchy_is_noticed(model, tmp_path):
     from model_files import put_file
 

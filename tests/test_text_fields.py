@@ -116,6 +116,12 @@ def test_a_model_remembers_its_fields(model, tmp_path):
     assert loaded.predict({"author": "Smith"})[0].label == "fiction"
 
 
+def test_models_without_fields_are_written_as_ever(tmp_path):
+    shortlist.train([("a", ["x"]), ("b", ["y"])], recipe="centroid").save(tmp_path / "model")
+    assert "text_fields" not in json.loads((tmp_path / "model" / "config.json").read_text())
+    assert shortlist.load(tmp_path / "model").text_fields is None
+
+
 def test_command_line(tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
     (tmp_path / "in.jsonl").write_text(lines)

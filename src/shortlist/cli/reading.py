@@ -90,7 +90,7 @@ def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]
 
     if not is_model(Path(model)):
         return reading
-    fields, given = read_config(Path(model))[0].text_fields, reading["text"]
+    fields, given = read_config(Path(model))[0].text_fields or None, reading["text"]
     if fields is not None and given in ("text", list(fields.names)):
         return {**reading, "text": list(fields.names), "field_words": fields.words}
     check_same_fields(None if isinstance(given, str) else TextFields(tuple(given), reading["field_words"]), fields)

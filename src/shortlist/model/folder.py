@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from shortlist.arrays import Arrays
 from shortlist.errors import DataError, ModelError, OptionError
@@ -108,7 +109,9 @@ def save_model(model: Model, folder: str | Path, bits: int = 8, n_shards: int = 
         )
         files = {path.name: _file_facts(path) for path in sorted(beside.iterdir())}
         about = (FORMAT, FORMAT_VERSION, __version__, model.recipe, model.options, model.n_labels)
-        config = ModelConfig(*about, members, calibration, thresholds, tail, files, text_fields=model.text_fields)
+        config = ModelConfig(
+            *about, members, calibration, thresholds, tail, files, text_fields=model.text_fields or UNSET
+        )
         _write_json(beside / CONFIG, msgspec.structs.replace(config, xxh3=config_checksum(config)))
         # Without a checksum: people may edit it, and model hubs do.
         (beside / README).write_text(readme({**model.card, **_card(model, bits)}), encoding="utf-8")
@@ -238,7 +241,7 @@ class ModelReader:
             tail_ranking,
             self._lists(labels),
             self._hierarchy(),
-            config.text_fields,
+            config.text_fields or None,
         )
         return Model(config.recipe, config.options, pipelines, labels, names, *about)
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from shortlist.arrays import Arrays
 from shortlist.errors import ModelError
@@ -59,7 +60,7 @@ class ModelConfig(msgspec.Struct):
     tail: StageConfig | None
     files: dict[str, FileFacts]
     xxh3: str = ""  # of everything else
-    text_fields: TextFields | None = None
+    text_fields: TextFields | UnsetType | None = UNSET  # if there are several; not written otherwise
 
 
 class StoredHierarchy(msgspec.Struct):

@@ -393,3 +393,5 @@ class Model(ModelLabels):
         for some, explain in ((inputs[:1], True), (inputs, False), (inputs, True)):
             # Without a threshold, which could leave nothing to explain.
             self.predict(some, threads=threads, min_score=0, explain=explain, search_effort=search_effort)
+        if self.hierarchy is not None:  # a large one takes a second
+            self.predict(inputs, threads=threads, levels="roll-up")
