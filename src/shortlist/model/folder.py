@@ -233,17 +233,9 @@ class ModelReader:
             raise self._damaged(f"the examples in {CARD} are not a list of texts")
         self._check_config()
         records = self._json_lines(CURVES) if CURVES in self._contents else []
-        about = (
-            calibration,
-            facts,
-            records,
-            thresholds,
-            tail_ranking,
-            self._lists(labels),
-            self._hierarchy(),
-            config.text_fields or None,
-        )
-        return Model(config.recipe, config.options, pipelines, labels, names, *about)
+        about = calibration, facts, records, thresholds, tail_ranking
+        given = self._lists(labels), self._hierarchy(), config.text_fields or None
+        return Model(config.recipe, config.options, pipelines, labels, names, *about, *given)
 
     def _lists(self, labels: Sequence[str]) -> dict[str, list[str]]:
         """The named lists of labels, if the model has any."""
