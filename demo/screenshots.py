@@ -38,12 +38,13 @@ def main(model: str, folder: Path) -> None:
                 page.keyboard.press("Control+Enter")
                 page.locator("#shuffled").wait_for()
             settle(page)
+            page.locator("#timing").evaluate("element => { element.textContent = ''; }")  # of a machine that is busy
             page.screenshot(path=folder / f"page-{scheme}.png", full_page=True)
         browser.close()
 
 
 def settle(page: Page) -> None:
-    """Wait until the answer to the last key is shown, with the time of a request on a warm connection."""
+    """Wait until the answer to the last key is shown."""
     page.locator("#labels li").first.wait_for()
     page.wait_for_load_state("networkidle")
 
