@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One worker per core. A file is run by one worker, so that its models are trained once.
 PARALLEL = -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: demo test quick check docs format bench data-folder peers clean
+.PHONY: demo test quick check docs format reliability sbom bench data-folder peers clean
 
 demo: $(VENV)/.demo  ## train, compare and ask a model of real data; at most three minutes on two cores
 	$(BIN)/python demo/run.py demo-output
@@ -75,6 +75,16 @@ $(VENV)-peers/.installed: benchmarks/peers/requirements.txt
 	$(VENV)-peers/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(VENV)-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	touch $@
+
+reliability: $(VENV)/.dev  ## the campaigns of faults, kills, hostile inputs, load and concurrency; some hours
+	$(BIN)/python benchmarks/reliability/crash.py
+	$(BIN)/python benchmarks/reliability/kill.py
+	$(BIN)/python benchmarks/reliability/fuzz.py --inputs 1000000
+	$(BIN)/python benchmarks/reliability/concurrency.py --seconds 60
+	$(BIN)/python benchmarks/reliability/load.py
+
+sbom: $(VENV)/.dev  ## a software bill of materials of the virtual environment: sbom.json
+	$(BIN)/python release/supply.py sbom > sbom.json
 
 clean:  ## compiled kernels, caches, outputs (the virtual environments stay)
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

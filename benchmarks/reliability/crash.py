@@ -139,7 +139,7 @@ def try_point(faults: ctypes.CDLL, scenario: Scenario, fault: str, point: int, p
     if code not in (DONE, REFUSED, -signal.SIGKILL):
         return f"ended with {code}"
     if code == REFUSED and fault in ("fail", "full") and scenario.name != "predict to a file":
-        left = [path.name for path in folder.iterdir() if path.name.endswith((".partial", ".old"))]
+        left = [path.name for path in folder.iterdir() if path.name.endswith(".partial")]
         if left:
             return f"left {left[0]} behind"
     try:
@@ -221,7 +221,8 @@ def scenarios(place: Path) -> list[Scenario]:
             if before not in (b"old", whole[name]):
                 return "half an output is in place"
             if (folder / f"{name}.partial").exists():
-                (folder / name).unlink(missing_ok=True)  # what --overwrite allowed
+                if before == b"old":
+                    (folder / name).unlink(missing_ok=True)  # what --overwrite allowed
                 predict(name, resume=True)(folder)
             elif before == b"old":
                 predict(name)(folder)

@@ -83,9 +83,9 @@ def main() -> None:
             return
         outcomes: dict[str, Counter[str]] = {name: Counter() for name in chosen}
         findings: list[str] = []
-        for turn in range(max(options.inputs // INPUTS_PER_PROCESS, 1)):
+        n = max(min(INPUTS_PER_PROCESS, options.inputs // len(chosen)), 1)
+        for turn in range(-(-options.inputs // n)):
             name = chosen[turn % len(chosen)]
-            n = min(INPUTS_PER_PROCESS, options.inputs)
             found = run_in_process(targets[name], n, f"{options.seed} {turn}", options.save / name)
             outcomes[name].update(found["outcomes"])
             findings += [f"{name}: {finding}" for finding in found["findings"]]

@@ -143,7 +143,7 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
         with suppress(OSError):
             aside.rename(folder)
         raise
-    if aside.exists():
+    with suppress(OSError):  # the new folder is in place, whatever becomes of the old one
         aside.rename(temporary)
 
 

@@ -122,7 +122,7 @@ class ResumableOutput:
             with self._rows.open("rb") as lines:
                 convert_to_parquet(lines, complete, self._encode.columns, self.journal.id_types)
         with explain_os_errors(self.path):
-            if complete.exists():  # else a kill came right after the move
+            if complete.exists() or not self.path.exists():  # else a kill came right after the move
                 complete.replace(self.path)
                 sync_folder(self.path.parent)
             remove_folder(self.folder)

@@ -1,0 +1,41 @@
+"""The software bill of materials and the requirements with hashes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def normal(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+@pytest.mark.slow
+def test_bill_of_materials():
+    bill = json.loads(subprocess.check_output([sys.executable, ROOT / "release" / "supply.py", "sbom"]))
+    assert bill["bomFormat"] == "CycloneDX"
+    found = {normal(component["name"]): component for component in bill["components"]}
+    assert found["numpy"]["purl"] == f"pkg:pypi/numpy@{found['numpy']['version']}"
+    assert "shortlist" not in found
+    assert len({component["bom-ref"] for component in bill["components"]}) == len(bill["components"])
+
+
+def test_requirements_with_hashes_are_those_of_the_server():
+    exact = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    exact = {normal(name): version for name, version in exact.items()}
+    hashed = {}
+    for line in (ROOT / "constraints-hashed.txt").read_text().splitlines()[1:]:
+        name, version = re.fullmatch(r"([\w-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line).groups()
+        hashed[normal(name)] = version
+    assert hashed.items() <= exact.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
+    assert {normal(re.match(r"[\w-]+", one)[0]) for one in wanted} <= hashed.keys()
