@@ -120,8 +120,11 @@ def train_one(recipe: Recipe, dataset: Dataset, options: Options, group: Group =
     """
     require_no_checkpoints(options)
     budget = None
-    if options.get("minutes", 0) and group is ALONE:  # workers would plan different numbers of epochs
-        budget = Budget(options.minutes, planned_epochs(recipe, options))
+    if options.get("minutes", 0):
+        if group is ALONE:
+            budget = Budget(options.minutes, planned_epochs(recipe, options))
+        else:
+            log.warning("minutes has no effect on a cluster: its workers would plan different numbers of epochs")
     with running(recipe, options):
         data = TrainingData(dataset, options)
         build = Build(recipe, data, options, group=group, budget=budget)
