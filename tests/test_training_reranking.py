@@ -236,7 +236,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_known_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )
-    options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0)
+    options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0, tune_search=False)
     build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None, shard=None)
     return learn_reranker(GroupPipeline(vocabulary), build), build
 

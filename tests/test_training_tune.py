@@ -14,7 +14,7 @@ from shortlist.arrays import Ragged
 from shortlist.stages.cells import CellIndex
 from shortlist.training import tune as tune_module
 from shortlist.training.calibrate import ANY_SCORES
-from shortlist.training.tune import calibrate, choose_search, cost_of_8_bits
+from shortlist.training.tune import calibrate, cost_of_8_bits
 from tiny_models import colours, model_over_features
 
 
@@ -23,7 +23,7 @@ def over_features():
     return model_over_features()
 
 
-def build_of(model, queries, labels, held_out_ranked=None):
+def build_of(model, queries, labels):
     """The state of training that tuning reads: held-out rows of features, each with one label."""
     data = SimpleNamespace(
         held_out=np.arange(len(queries)),
@@ -32,42 +32,7 @@ def build_of(model, queries, labels, held_out_ranked=None):
         held_out_labels=Ragged(np.arange(len(queries) + 1), np.asarray(labels, np.int32)),
         n_labels=model.n_labels,
     )
-    return SimpleNamespace(data=data, held_out_ranked=held_out_ranked)
-
-
-class TestChooseSearch:
-    def test_less_and_less_is_searched_until_p_at_1_falls(self, over_features):
-        model, queries = over_features
-        stage = model.pipelines[0].candidates
-        best = model.rank(queries, 1, search_effort=1e6)[0].ravel()
-        facts = choose_search(model, build_of(model, queries, best))
-        curve = {point["searched"]: point["P@1"] for point in facts["curve"]}
-        assert facts["of"] == stage.max_searched == max(curve)
-        assert facts["searched"] == stage.n_searched < facts["of"]
-        assert facts["allowed_loss"] == tune_module.MAX_LOSS
-        for n_searched, precision in curve.items():
-            found, _ = model.pipelines[0].first_rank(queries, 1, n_searched)
-            assert precision == pytest.approx(100 * (found.ravel() == best).mean(), abs=0.01)
-            assert (precision >= curve[facts["of"]] - facts["allowed_loss"]) == (n_searched >= stage.n_searched)
-
-    def test_one_cell_is_searched_where_more_do_not_help(self, over_features):
-        model, queries = over_features
-        nobody = np.full(len(queries), 0)
-        facts = choose_search(model, build_of(model, queries, nobody))
-        assert facts["searched"] == model.pipelines[0].candidates.n_searched == 1
-
-    def test_texts_that_the_re_ranker_has_learnt_from_count_as_lost_once_their_label_is_not_found(self, over_features):
-        """The final re-ranker knows these texts by heart; so the ranking before it learnt from them is used."""
-        model, queries = over_features
-        pipeline = model.pipelines[0]
-        best = model.rank(queries, 1, search_effort=1e6)[0]
-        pipeline.reranker = SimpleNamespace(n_candidates=50)
-        build = build_of(model, queries, best.ravel(), held_out_ranked=(best, np.ones(best.shape)))
-        facts = choose_search(model, build)
-        assert facts["allowed_loss"] == tune_module.MAX_PESSIMISTIC_LOSS
-        for point in facts["curve"]:
-            found, _ = pipeline.first_rank(queries, 50, point["searched"])
-            assert point["P@1"] == pytest.approx(100 * (found == best).any(axis=1).mean(), abs=0.01)
+    return SimpleNamespace(data=data)
 
 
 class TestCostOf8Bits:

@@ -57,7 +57,7 @@ class CandidateStage(Stage):
         """
         return ()
 
-    def widened(self, factor: float) -> CandidateStage:
+    def scaled(self, factor: float) -> CandidateStage:
         """The same stage over the same arrays, with this many times the candidates, if their number is its choice."""
         return self
 
@@ -320,13 +320,13 @@ class NearestLabels(CandidateStage):
         )
         return Candidates(ids, evidence=(cosines, votes))
 
-    def widened(self, factor: float) -> NearestLabels:
+    def scaled(self, factor: float) -> NearestLabels:
         if factor == 1:
             return self
         stage = copy(self)
-        stage._n_candidates, stage._n_nearest = (
-            min(round(factor * n), self._n_labels) for n in (self._n_candidates, self._n_nearest)
-        )
+        sizes = {name: max(1, round(factor * self._config[name])) for name in ("n_candidates", "n_nearest")}
+        stage._config = {**self._config, **sizes}
+        stage._n_candidates, stage._n_nearest = (min(n, self._n_labels) for n in sizes.values())
         return stage
 
     def nearest_centres(self, features: np.ndarray, n_searched: int) -> np.ndarray:
@@ -353,7 +353,7 @@ class NearestLabels(CandidateStage):
         return self._centres.multiply_adds(n_searched) if self._texts is None else None  # unknown for a graph
 
     def n_candidates(self, n_searched: int, n_labels: int) -> float:
-        return self._n_candidates
+        return min(self._config["n_candidates"], n_labels)
 
     def _centres_for(self, k: int) -> int:
         """How many centres to look at for k labels: labels with several centres are found more than once."""

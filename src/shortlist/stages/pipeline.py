@@ -58,15 +58,19 @@ class Pipeline:
     def rank(self, inputs: Any, k: int, search_effort: float = 1.0, allowed: AllowedLabels | None = None) -> Ranking:
         """The k best labels of each text and their scores, -1 where there are fewer; blocks of texts share cores.
 
+        Where more labels are wanted than the re-ranker usually rescores, there are more candidates, too.
         With `allowed`, the k best of these labels: among the candidates that the search finds, enlarged if few labels
         are allowed; all of them are scored for texts for which it finds fewer than k.
         """
         n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
-        if allowed is None:
-            return self.in_blocks(lambda block: self._rank_block(block, k, n_searched), inputs)
         stage = self.candidates
+        if self.reranker is not None and k > self.reranker.n_candidates:
+            stage = stage.scaled(k / self.reranker.n_candidates)
+        if allowed is None:
+            pipeline = self if stage is self.candidates else replace(self, candidates=stage)
+            return self.in_blocks(lambda block: pipeline._rank_block(block, k, n_searched), inputs)
         factor = allowed.widening(stage.n_candidates(n_searched, self.classifier.n_labels), k)
-        wider = replace(self, candidates=stage.widened(factor))
+        wider = replace(self, candidates=stage.scaled(factor))
         n_searched = min(round(factor * n_searched), 2**31)
         return self.in_blocks(lambda block: wider._rank_allowed(block, k, n_searched, allowed), inputs)
 

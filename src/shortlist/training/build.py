@@ -31,6 +31,7 @@ class Build:
     hard_negatives   the candidates that the classifier ranks best for the training texts; the re-ranker learns on them
     held_out_ranked  (ids, scores): the ranking of the held-out texts by a model that had not learnt from them, where
                      the final one has
+    search_effort    how much predictions search, once it is chosen
     records          the training curves
     group, shard     the workers that train together, and the labels of this one; None: all labels
     budget           the time for training, if that is limited
@@ -47,6 +48,7 @@ class Build:
     own_candidates: Ragged | None = None
     hard_negatives: np.ndarray | None = None
     held_out_ranked: tuple[np.ndarray, np.ndarray] | None = None
+    search_effort: dict[str, Any] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
     group: Group = ALONE
     shard: Shard | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData, rows_of
 from shortlist.training.group import Shard
+from shortlist.training.remembered import remembering
+from shortlist.training.search import choose_search
 from shortlist.training.tune import RANKS
 
 log = logging.getLogger("shortlist")
@@ -103,6 +105,11 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     build.held_out_ranked = best_of(evidence.ids, odds, RANKS)
     reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
     log.debug("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
+    if options.tune_search:  # now, because this re-ranker has not learnt from held-out texts
+        tuned = replace(pipeline, reranker=reranker)
+        with remembering(tuned):
+            build.search_effort = choose_search(tuned, data)
+        pipeline.candidates, config["n_candidates"] = tuned.candidates, reranker.n_candidates
     config["mixture"] = vars(reranker.mixture)
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
     held_out_rows = features.transform(data.held_out_raw, data.held_out_ids)

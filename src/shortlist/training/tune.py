@@ -15,13 +15,10 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, Prior, fit_calibration
+from shortlist.training.search import choose_search
 
 log = logging.getLogger("shortlist")
 
-# Searching less may cost this much of P@1, in points; more by the pessimistic measure (see `_precision`), of which a
-# tenth comes true on test texts.
-MAX_LOSS, MAX_PESSIMISTIC_LOSS = 0.1, 0.2
-SEARCH_STEP = 0.7
 N_EXAMPLES = 8
 RANKS = TAIL_CANDIDATES  # labels per held-out text that are ranked
 CALIBRATED_RANKS = 5  # labels per text whose scores are calibrated
@@ -43,9 +40,11 @@ def tune(model: Model, build: Build) -> None:
     model.tail_ranking = TailRanking.of_frequencies(dataset.label_frequencies, len(dataset))
     if not len(data.held_out):
         return
-    stage = model.pipelines[0].candidates
-    if stage.max_searched > 1 and build.options.get("tune_search", True):
-        model.facts["search_effort"] = choose_search(model, build)
+    is_tuned, max_searched = build.search_effort is not None, model.pipelines[0].candidates.max_searched
+    if not is_tuned and max_searched > 1 and build.options.get("tune_search", True):
+        build.search_effort = choose_search(model.pipelines[0], data)
+    if build.search_effort is not None and max_searched > 1:
+        model.facts["search_effort"] = build.search_effort
     ids, scores = build.held_out_ranked or model.raw_rank(data.held_out_raw, RANKS)
     model.facts["scores"] = {name: round(value, 2) for name, value in data.measure(ids[:, :CALIBRATED_RANKS]).items()}
     known = data.held_out_known_share()
@@ -74,38 +73,6 @@ def calibrate(
         "table": reliability(calibrated[there], hits[there]),
     }
     return calibration, facts
-
-
-def choose_search(model: Model, build: Build) -> dict[str, Any]:
-    """Search fewer and fewer clusters or cells as long as that costs next to nothing; the curve of it."""
-    stage = model.pipelines[0].candidates
-    allowed = MAX_LOSS if build.held_out_ranked is None else MAX_PESSIMISTIC_LOSS
-    stage.n_searched = n_searched = stage.max_searched
-    best = _precision(model, build, n_searched)
-    curve = [{"searched": n_searched, "P@1": round(best, 2)}]
-    while n_searched > 1:
-        n_searched = int(SEARCH_STEP * n_searched)
-        reached = _precision(model, build, n_searched)
-        curve.append({"searched": n_searched, "P@1": round(reached, 2)})
-        if reached < best - allowed:
-            break
-        stage.n_searched = n_searched
-    log.info("searching %d of %d clusters is enough", stage.n_searched, stage.max_searched)
-    return {"searched": stage.n_searched, "of": stage.max_searched, "allowed_loss": allowed, "curve": curve}
-
-
-def _precision(model: Model, build: Build, n_searched: int) -> float:
-    """P@1 on held-out texts when this many clusters or cells are searched."""
-    data, pipeline = build.data, model.pipelines[0]
-    if build.held_out_ranked is None or pipeline.reranker is None:
-        ids, _ = pipeline.rank(data.held_out_raw, 1, n_searched / pipeline.candidates.n_searched)
-        return 100 * float(is_relevant(ids, data.held_out_labels, data.n_labels).mean())
-    # The re-ranker has learnt from these texts. So what it ranked first before counts, as long as it is found; where it
-    # is not, whatever comes first instead counts as wrong.
-    best = build.held_out_ranked[0][:, :1]
-    found, _ = pipeline.first_rank(data.held_out_inputs, pipeline.reranker.n_candidates, n_searched)
-    still_found = (found == best).any(axis=1, keepdims=True)
-    return 100 * float((is_relevant(best, data.held_out_labels, data.n_labels) & still_found).mean())
 
 
 def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, build: Build) -> dict[str, Any]:
