@@ -214,7 +214,7 @@ def kernel_calls(rng):
     yield candidates.top_labels, (*texts, floats(len(texts[1])), *index, *lists_out)
     cells = (floats(10, d), np.ones(10, "f4"), starts, weights, ones)
     yield candidates.search_cells, (floats(n, d), *cells, 3, *lists_out)
-    centres = (np.arange(labels + 1), rng.permutation(labels), rng.permutation(labels))
+    centres = (np.arange(labels + 1), rng.permutation(labels))
     yield candidates.cosines_of_labels, (floats(n, d), ids(labels, n, 6), *centres, weights, ones, empty(n, 6))
     found = (lists(n, 6, labels), floats(n, 6), np.arange(labels) // 2, lists(n, 5, n), floats(n, 5))
     for as_sums in (False, True):

@@ -101,18 +101,18 @@ def _search_together(queries, cells, cell_scales, starts, values, scales, n_cell
 
 
 @parallel_kernel(rows="ids", minimum=16, fastmath=FAST)
-def cosines_of_labels(begin, end, queries, ids, bounds, centres, places, values, scales, cosines):
+def cosines_of_labels(begin, end, queries, ids, bounds, places, values, scales, cosines):
     """The largest product of each query and the centres of each of its labels; -1 for no label, or no centre.
 
-    Label l has the centres `centres[bounds[l]:bounds[l + 1]]`; centre c is row `places[c]` of the values.
+    The centres of label l are the rows `places[bounds[l]:bounds[l + 1]]` of the values.
     """
     for query in range(begin, end):
         for i in range(ids.shape[1]):
             cosines[query, i] = -1
             label = ids[query, i]
             if label >= 0:
-                for centre in centres[bounds[label] : bounds[label + 1]]:
-                    place, product = places[centre], np.float32(0)
+                for place in places[bounds[label] : bounds[label + 1]]:
+                    product = np.float32(0)
                     for j in range(queries.shape[1]):
                         product += queries[query, j] * np.float32(values[place, j])
                     cosines[query, i] = max(cosines[query, i], product * scales[place])

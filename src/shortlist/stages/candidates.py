@@ -172,8 +172,9 @@ class CentreIndex(Protocol):
     def search(
         self, queries: np.ndarray, k: int, n_searched: int, ordered: bool = True
     ) -> tuple[np.ndarray, np.ndarray]: ...
+    def places_of(self, ids: np.ndarray) -> np.ndarray: ...
     def cosines_of(
-        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, places: np.ndarray, cosines: np.ndarray
     ) -> None: ...
     def multiply_adds(self, n_searched: int) -> float | None: ...
     def arrays(self) -> Arrays: ...
@@ -339,8 +340,7 @@ class NearestLabels(CandidateStage):
     ) -> tuple[np.ndarray, ...]:
         queries = normalize_rows(features)
         cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
-        bounds, centres = self._centres_of_labels
-        self._centres.cosines_of(queries, np.ascontiguousarray(ids), bounds, centres, cosines)
+        self._centres.cosines_of(queries, np.ascontiguousarray(ids), *self._centres_of_labels, cosines)
         if self._texts is not None:
             found = self.find(features, n_searched) if found is None else found
             assert found.ids is not None
@@ -368,9 +368,9 @@ class NearestLabels(CandidateStage):
 
     @cached_property
     def _centres_of_labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """(bounds, centres): label l has the centres bounds[l] to bounds[l + 1]."""
+        """(bounds, places): the centres of label l are at places[bounds[l]] to places[bounds[l + 1] - 1]."""
         bounds = counts_to_indptr(np.bincount(self._owner, minlength=self._n_labels))
-        return bounds, np.argsort(self._owner, kind="stable")
+        return bounds, self._centres.places_of(np.argsort(self._owner, kind="stable"))
 
 
 def _centre_index(arrays: Arrays, config: dict[str, Any]) -> CentreIndex:

@@ -135,17 +135,15 @@ class CellIndex:
         """An eighth of the cells has nearly all neighbours, and training does not miss the others."""
         return max(1, len(self.cells) // 8)
 
+    def places_of(self, ids: np.ndarray) -> np.ndarray:
+        """The positions of these vectors, for `cosines_of`."""
+        return np.argsort(self.order)[ids]
+
     def cosines_of(
-        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, places: np.ndarray, cosines: np.ndarray
     ) -> None:
         """The cosines of unit queries and the nearest of each label's vectors: see `cosines_of_labels`."""
-        vectors = self.vectors
-        cosines_of_labels(queries, ids, bounds, centres, self._places, vectors.values, vectors.scales, cosines)
-
-    @cached_property
-    def _places(self) -> np.ndarray:
-        """The position of each vector."""
-        return np.argsort(self.order)
+        cosines_of_labels(queries, ids, bounds, places, self.vectors.values, self.vectors.scales, cosines)
 
     def multiply_adds(self, n_cells: int) -> float:
         """The cost of a query that searches this many cells."""

@@ -149,16 +149,20 @@ class NeighbourIndex:
         vectors = [self._graphs[i % n].reconstruct(i // n) for i in np.asarray(ids).tolist()]
         return np.stack(vectors) if vectors else np.zeros((0, self.n_features), np.float32)
 
+    def places_of(self, ids: np.ndarray) -> np.ndarray:
+        """The ids themselves, for `cosines_of`."""
+        return ids
+
     def cosines_of(
-        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, centres: np.ndarray, cosines: np.ndarray
+        self, queries: np.ndarray, ids: np.ndarray, bounds: np.ndarray, places: np.ndarray, cosines: np.ndarray
     ) -> None:
         """The cosines of unit queries and the nearest of each label's vectors: see `cosines_of_labels`."""
         labels = np.unique(ids[ids >= 0])
         positions, own_bounds = gather_positions(bounds, labels)
-        vectors, places = self.take(centres[positions]), np.arange(len(positions))
+        vectors, own_places = self.take(places[positions]), np.arange(len(positions))
         own_ids = np.where(ids >= 0, np.searchsorted(labels, ids), -1)
         scales = np.ones(len(vectors), np.float32)
-        cosines_of_labels(queries, own_ids, own_bounds, places, places, vectors, scales, cosines)
+        cosines_of_labels(queries, own_ids, own_bounds, own_places, vectors, scales, cosines)
 
     def search(
         self, queries: np.ndarray, k: int, n_searched: int = 1, ordered: bool = True

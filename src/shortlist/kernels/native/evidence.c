@@ -98,17 +98,53 @@ static int64_t hash_bags(const Argument *arguments) {
     return 0;
 }
 
-/* What is known of a label; a table of open addressing has many. */
+/* What is known of a label; a table of open addressing has many. Which slots are in use is written down, so that
+neither emptying the table nor looking through it reads all of it. */
 typedef struct {
     int32_t label;
     float name;
-    uint8_t is_known, is_given;
 } Slot;
 
-static Slot *slot_of(Slot *slots, int64_t mask, int32_t label) {
-    int64_t at = mix((uint64_t)label) & mask;
-    while (slots[at].label != -1 && slots[at].label != label) at = (at + 1) & mask;
-    return slots + at;
+typedef struct {
+    Slot *slots;
+    uint8_t *marks; /* IS_KNOWN, IS_GIVEN; of each slot */
+    int32_t *used;
+    int64_t n_used, size;
+} Table;
+
+enum { IS_KNOWN = 1, IS_GIVEN = 2 };
+
+/* Make the table empty, with room for twice as many labels; whether there was memory for it. */
+static int clear(Table *table, int64_t n_labels) {
+    for (int64_t i = 0; i < table->n_used; i++) {
+        table->slots[table->used[i]] = (Slot){-1, 0};
+        table->marks[table->used[i]] = 0;
+    }
+    table->n_used = 0;
+    int64_t size = 64;
+    while (size < 2 * n_labels) size *= 2;
+    if (size <= table->size) return 1;
+    free(table->slots), free(table->marks), free(table->used);
+    table->slots = malloc(size * sizeof *table->slots), table->marks = calloc(size, 1);
+    table->used = malloc(size * sizeof *table->used), table->size = size;
+    if (!table->slots || !table->marks || !table->used) return 0;
+    for (int64_t i = 0; i < size; i++) table->slots[i] = (Slot){-1, 0};
+    return 1;
+}
+
+/* Where a label is, or would be. */
+static inline int64_t place_of(const Table *table, int32_t label) {
+    int64_t mask = table->size - 1, at = (((uint32_t)label * 0x9E3779B97F4A7C15u) >> 32) & mask;
+    while (table->slots[at].label != -1 && table->slots[at].label != label) at = (at + 1) & mask;
+    return at;
+}
+
+static inline int64_t add_label(Table *table, int32_t label) {
+    int64_t at = place_of(table, label);
+    table->used[table->n_used] = at; /* counts only if it is new */
+    table->n_used += table->slots[at].label == -1;
+    table->slots[at].label = label;
+    return at;
 }
 
 /* Insert into a list sorted by decreasing score, then increasing label; returns the new length. */
@@ -134,57 +170,55 @@ static int64_t gather_evidence(const Argument *arguments) {
     ARRAY(const uint8_t, name_weights, 7);
     ARRAY(const int64_t, known_ptr, 8);
     ARRAY(const int32_t, known_labels, 9);
-    int64_t n_given = arguments[10].integer, k = arguments[11].m, room = k - n_given, most_slots = 0;
+    int64_t n_given = arguments[10].integer, k = arguments[11].m, room = k - n_given;
     ARRAY(int32_t, all_ids, 11);
     ARRAY(float, names, 12);
     ARRAY(uint8_t, known, 13);
-    Slot *slots = NULL;
+    Table table = {NULL, NULL, NULL, 0, 0};
     float *best = malloc((room + 1) * sizeof *best);
-    if (!best) return -1;
-    for (int64_t text = arguments[0].integer; text < arguments[1].integer; text++) {
+    int64_t failed = -!best;
+    for (int64_t text = arguments[0].integer; !failed && text < arguments[1].integer; text++) {
         int32_t *ids = all_ids + text * k;
-        int64_t size = known_ptr[text + 1] - known_ptr[text] + k, n_slots = 64, n_new = 0;
+        int64_t size = known_ptr[text + 1] - known_ptr[text] + k, n_new = 0;
         for (int64_t p = indptr[text]; p < indptr[text + 1]; p++) {
             int64_t n_names = name_ptr[words[p] + 1] - name_ptr[words[p]];
-            if (n_names <= MAX_NAMES_PER_WORD) size += n_names;
+            if (n_names > MAX_NAMES_PER_WORD) continue;
+            size += n_names;
+            __builtin_prefetch(name_labels + name_ptr[words[p]]);
+            __builtin_prefetch(name_weights + name_ptr[words[p]]);
         }
-        while (n_slots < 2 * size) n_slots *= 2;
-        if (n_slots > most_slots) {
-            free(slots);
-            slots = malloc((most_slots = n_slots) * sizeof *slots);
-            if (!slots) return free(best), -1;
+        if (!clear(&table, size)) {
+            failed = -1;
+            break;
         }
-        for (int64_t i = 0; i < n_slots; i++) slots[i] = (Slot){-1, 0, 0, 0};
         for (int64_t p = indptr[text]; p < indptr[text + 1]; p++) {
             int64_t first = name_ptr[words[p]], last = name_ptr[words[p] + 1];
+            float value = values[p] * (float)(1 / 255.0);
             for (int64_t i = first; last - first <= MAX_NAMES_PER_WORD && i < last; i++) {
-                Slot *slot = slot_of(slots, n_slots - 1, name_labels[i]);
-                slot->label = name_labels[i];
-                slot->name += values[p] * name_weights[i] * (float)(1 / 255.0);
+                table.slots[add_label(&table, name_labels[i])].name += value * name_weights[i];
             }
         }
         for (int64_t i = known_ptr[text]; i < known_ptr[text + 1]; i++) {
-            Slot *slot = slot_of(slots, n_slots - 1, known_labels[i]);
-            slot->label = known_labels[i], slot->is_known = 1;
+            table.marks[add_label(&table, known_labels[i])] = IS_KNOWN;
         }
         for (int64_t i = 0; i < n_given; i++) {
-            if (ids[i] >= 0) slot_of(slots, n_slots - 1, ids[i])->is_given = 1;
+            if (ids[i] >= 0) table.marks[add_label(&table, ids[i])] |= IS_GIVEN;
         }
-        for (int64_t i = 0; room > 0 && i < n_slots; i++) {
-            if (slots[i].label >= 0 && !slots[i].is_given) {
-                float score = slots[i].name + (slots[i].is_known ? 2 : 0);
-                n_new = insert_best(slots[i].label, score, ids + n_given, best, room, n_new);
-            }
+        for (int64_t i = 0; room > 0 && i < table.n_used; i++) {
+            int32_t at = table.used[i];
+            if (table.marks[at] & IS_GIVEN) continue;
+            float score = table.slots[at].name + (table.marks[at] & IS_KNOWN ? 2 : 0);
+            n_new = insert_best(table.slots[at].label, score, ids + n_given, best, room, n_new);
         }
         for (int64_t i = n_given + n_new; i < k; i++) ids[i] = -1;
         for (int64_t i = 0; i < k; i++) {
-            const Slot *slot = ids[i] < 0 ? NULL : slot_of(slots, n_slots - 1, ids[i]);
-            names[text * k + i] = slot ? slot->name : 0;
-            known[text * k + i] = slot ? slot->is_known : 0;
+            int64_t at = ids[i] < 0 ? -1 : place_of(&table, ids[i]);
+            names[text * k + i] = at < 0 ? 0 : table.slots[at].name;
+            known[text * k + i] = at >= 0 && table.marks[at] & IS_KNOWN;
         }
     }
-    free(slots), free(best);
-    return 0;
+    free(table.slots), free(table.marks), free(table.used), free(best);
+    return failed;
 }
 
 #define KNOWN_ABOVE 2.0

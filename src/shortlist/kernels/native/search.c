@@ -312,16 +312,25 @@ static int64_t cosines_of_labels(const Argument *arguments) {
     ARRAY(const float, queries, 2);
     ARRAY(const int32_t, ids, 3);
     ARRAY(const int64_t, bounds, 4);
-    ARRAY(const int64_t, centres, 5);
-    ARRAY(const int64_t, places, 6);
-    ARRAY(const int8_t, values, 7);
-    ARRAY(const float, scales, 8);
-    ARRAY(float, cosines, 9);
-    int64_t n = arguments[2].m, k = arguments[3].m;
-    for (int64_t i = arguments[0].integer * k; i < arguments[1].integer * k; i++) {
+    ARRAY(const int64_t, places, 5);
+    ARRAY(const int8_t, values, 6);
+    ARRAY(const float, scales, 7);
+    ARRAY(float, cosines, 8);
+    int64_t n = arguments[2].m, k = arguments[3].m, last = arguments[1].integer * k;
+    enum { AHEAD = 4 };
+    for (int64_t i = arguments[0].integer * k; i < last; i++) {
         cosines[i] = -1;
+        /* One look-up leads to the next, each anywhere in memory: fetch what the next labels need, step by step. */
+        int32_t next = i + 3 * AHEAD < last ? ids[i + 3 * AHEAD] : -1;
+        if (next >= 0) __builtin_prefetch(bounds + next);
+        next = i + 2 * AHEAD < last ? ids[i + 2 * AHEAD] : -1;
+        if (next >= 0) __builtin_prefetch(places + bounds[next]);
+        next = i + AHEAD < last ? ids[i + AHEAD] : -1;
+        if (next >= 0 && bounds[next] < bounds[next + 1]) {
+            for (int64_t at = 0; at < n; at += 64) __builtin_prefetch(values + places[bounds[next]] * n + at);
+        }
         for (int64_t j = ids[i] < 0 ? 0 : bounds[ids[i]]; ids[i] >= 0 && j < bounds[ids[i] + 1]; j++) {
-            int64_t place = places[centres[j]];
+            int64_t place = places[j];
             cosines[i] = fmaxf(cosines[i], scales[place] * dot(values + place * n, queries + i / k * n, n));
         }
     }
@@ -376,7 +385,7 @@ const Kernel SEARCH_KERNELS[] = {
     {"code_vectors", "bfl=fl=B", code_vectors, 0},
     {"search_codes", "IIfflBbfflBbflII=i=f", search_codes, 0},
     {"search_cells", "IIfbflbfI=i=f", search_cells, 0},
-    {"cosines_of_labels", "IIfilllbf=f", cosines_of_labels, 0},
+    {"cosines_of_labels", "IIfillbf=f", cosines_of_labels, 0},
     {"labels_of_centres", "ifi?=i=f", labels_of_centres, 0},
     {0},
 };
