@@ -109,7 +109,11 @@ RERANKER_OPTIONS = (
 # What every recipe with a seed has: how held-out texts decide.
 HELD_OUT_OPTIONS = (
     VALIDATION_FRACTION,
-    flag("tune_search", True, "search and re-rank less in prediction where held-out texts show that it costs next to nothing"),
+    flag(
+        "tune_search",
+        True,
+        "search and re-rank less in prediction where held-out texts show that it costs next to nothing",
+    ),
     MAX_TAIL_LOSS,
     count("patience", 10, "stop after this many epochs without improvement"),
     SEED,
