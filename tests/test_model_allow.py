@@ -152,3 +152,11 @@ def test_command_line(codes, tmp_path):
     run = CliRunner().invoke(command_line, ["predict", str(tmp_path / "model"), "asthma", "--allow", "J4"])
     assert run.exit_code == 2
     assert "Did you mean" in run.output
+
+
+def test_names_of_other_labels_do_not_matter():
+    names = {"s": "Shoes", "h": "Hats", "x": "Nobody"}
+    model = shortlist.train(shortlist.read([("red", ["s"]), ("blue", ["h"])], label_names=names), recipe="centroid")
+    assert [p.label for p in model.predict("red blue", allow="Shoes")] == ["s"]
+    with pytest.raises(OptionError, match="no label or name 'Nobody'"):
+        model.predict("red", allow="Nobody")

@@ -35,6 +35,8 @@ class LabelLookup:
     def _ids_by_name(self) -> Mapping[str, list[int]]:
         by_name: dict[str, list[int]] = {}
         for label, name in self._display_names.items():
+            if label not in self.ids:  # a file of names may have more than the data
+                continue
             by_name.setdefault(name.casefold(), []).append(self.ids[label])
         return by_name
 
