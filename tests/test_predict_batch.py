@@ -74,7 +74,7 @@ def many(n, bad=()):
 class FakeModel:
     """Predicts the length of a text. Needs no kernels, so that many processes can be forked and killed."""
 
-    label_names = tuple(f"{n} bytes" for n in range(1000))
+    label_names = all_labels = tuple(f"{n} bytes" for n in range(1000))
 
     def rank(self, inputs, k=5, threads=None, min_score=None, search_effort=1.0, tail=0.0):
         ids = np.stack([inputs.sizes, np.full(len(inputs), -1)], axis=1)

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -130,8 +131,10 @@ def start(arguments: list[str]) -> int:
     except SystemExit as stop:
         sys.stdout.flush()
         os._exit(stop.code if isinstance(stop.code, int) else 1)
-    finally:
-        os._exit(70)
+    except BaseException:  # noqa: BLE001 - reported by the exit code
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(70)
 
 
 def outputs(place: Path) -> dict[str, bytes]:
