@@ -147,7 +147,7 @@ def make_plan(
     known = get_recipe(recipe)
     if not set(known.phases) <= PLANNED:
         raise OptionError(f"there are no formulas for {recipe!r}. Plan astec, or a recipe with the same phases.")
-    if "joint" in known.phases and sizes.n_workers > 1:
+    if sizes.n_workers > 1 and not known.on_cluster:
         raise OptionError(f"{recipe!r} is trained on one machine only. Plan it with 1 worker, or plan astec.")
     if sizes.n_workers > sizes.n_labels:
         raise OptionError(f"{sizes.n_workers:,} workers are more than {sizes.n_labels:,} labels. Use fewer.")
@@ -224,6 +224,8 @@ def _candidates(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
     memory = {**data, **classifier_memory(build)}
     for name in ("label rows", "residual block", "a batch"):
         memory.pop(name)
+    n_own = math.ceil(sizes.n_labels / sizes.n_workers)
+    memory["a copy of the centres"] = 4 * n_own * _n_features(build)  # while cells are filled
     # All cells, and an eighth of the vectors (`CellIndex`).
     searched = (4 * math.sqrt(sizes.n_labels) * sizes.n_workers + sizes.n_labels / 8) * _n_features(build)
     return PhasePlan("candidates", memory, of_labels=searched, of_texts=_of_encoder(build, sizes), is_dense=True)
@@ -237,6 +239,8 @@ def _classifier(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
     of_texts = BACKWARD * n_features**2 + (_of_encoder(build, sizes) if sizes.n_workers > 1 else 0)
     more: dict[str, Any] = {"of_labels": BACKWARD * n_features * n_rows, "of_texts": of_texts}
     memory = {**data, **classifier_memory(build)}
+    if options.rows_from_centres:  # centres, summed and then scaled, before the rows are there
+        memory["starting at centres"] = 8 * math.ceil(sizes.n_labels / sizes.n_workers) * n_features
     return PhasePlan("classifier", memory, options.n_epochs, **more, **_steps(build, sizes))
 
 
