@@ -75,9 +75,9 @@ def test_generated_requests(described, path, examples, mode):
     @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)))
     @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     def check(case):
-        # The description is that of any model; this one reads texts, and says so to a request with features. It has
-        # labels of its own, and says so to a request that allows or denies others.
-        of_other_models = {"features", "allow", "deny"}
+        # The description is that of any model; this one reads texts, and says so to a request with features or fields.
+        # It has labels of its own and no hierarchy, and says so to a request that allows or denies others, or levels.
+        of_other_models = {"features", "fields", "allow", "deny", "levels"}
         assume(mode == "negative" or not isinstance(case.body, dict) or not of_other_models & set(case.body))
         case.call_and_validate()
 
