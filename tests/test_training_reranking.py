@@ -93,18 +93,25 @@ class TestFitMixture:
         for other in (1.03 * odds, 0.97 * odds, odds + 0.03, odds - 0.03):
             assert likelihood(other) < likelihood(odds)
 
-    def test_frequencies_that_say_how_many_labels_a_text_has_do_not_rank(self):
+    def test_frequencies_that_say_how_many_labels_a_text_has_hardly_rank(self, monkeypatch):
         """Half of the texts have five labels, and frequent candidates; the others one label, and rare candidates."""
         rng, is_many = np.random.default_rng(0), np.arange(1000) % 2 == 0
         ids = np.stack([rng.permutation(25)[:10] + 25 * many for many in is_many]).astype(np.int32)
         scores = rng.normal(size=ids.shape).astype(np.float32)
-        frequencies = (rng.random(50) / 4 + 0.7 * (np.arange(50) >= 25)).astype(np.float32)
+        frequencies = (rng.random(50) + (np.arange(50) >= 25)).astype(np.float32)
         places = np.argsort(np.argsort(-scores - rng.logistic(size=ids.shape), axis=1), axis=1)
         hits = places < np.where(is_many, 5, 1)[:, None]
         nothing = np.zeros(ids.shape, np.float32)
         evidence = Evidence(ids, Ragged.from_lists([[]] * 1000), nothing, nothing > 0, np.zeros(1000, bool))
-        found = fit_mixture(reranker_with(scores, frequencies), evidence, nothing + 0.5, labels_of(ids, hits))
-        assert abs(found.frequency) < 1  # logistic regression over all candidates finds 3.4
+        arguments = reranker_with(scores, frequencies), evidence, nothing + 0.5, labels_of(ids, hits)
+        found = fit_mixture(*arguments)
+        monkeypatch.setattr("shortlist.training.reranking.RANKING_PENALTY", 1e9)
+        probable = fit_mixture(*arguments)
+        lost, lost_before = (
+            well_ranked(*arguments, replace(mixture, frequency=0)) - well_ranked(*arguments, mixture)
+            for mixture in (found, probable)
+        )
+        assert lost < lost_before / 3
 
     def test_labels_of_a_text_with_the_same_words_always_come_first(self):
         """Even where held-out texts contradict: what was taught is known."""

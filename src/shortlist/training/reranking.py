@@ -37,6 +37,8 @@ WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, held-out texts are learnt from, too: the labels that they are this share of the texts
 # of are learnt again. Others would hardly change, and they are the most work.
 MIN_HELD_OUT_SHARE = 0.1
+# How strongly weights that rank are held at the most probable ones: a thousand texts say little about ten weights.
+RANKING_PENALTY = 30.0
 # Of the odds of a mixture: whatever held-out texts say of how probable labels are, their order stays.
 MIN_SCALE = 0.05
 
@@ -182,11 +184,12 @@ def fit_mixture(
     labels: Ragged,
     texts: np.ndarray | slice = slice(None),
 ) -> Mixture:
-    """The weights that rank the candidates of held-out texts, or of some of them, best; in the scale of log-odds.
+    """The weights of evidence, from the candidates of held-out texts, or of some of them.
 
-    They are found within texts, by `fit_ranking`. Logistic regression over the candidates of all texts would also
-    explain why some texts have more labels than others, mostly by the frequencies of labels, and rank worse. Labels
-    of a text with the same words always come first, whatever the weights say: what was taught is known.
+    Logistic regression finds how probable each candidate is. It also explains why some texts have more labels than
+    others, mostly by the frequencies of labels, which ranks badly where texts are of different kinds. So its weights
+    are then moved to where they rank better within texts. Labels of a text with the same words always come first,
+    whatever the weights say: what was taught is known.
     """
     ids, names = evidence.ids[texts], evidence.names[texts]
     there = ids >= 0
@@ -196,9 +199,10 @@ def fit_mixture(
     known = evidence.known[texts]
     other = evidence.is_known[texts][:, None] & ~known
     parts = [first, word_scores, names, names**4, frequency, first * frequency, word_scores * frequency, known, other]
-    columns, start = np.stack(parts, axis=2), np.array(astuple(Mixture()))
-    weights = fit_ranking(columns, hits, there & ~hits, start[:-1])
-    scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, start[-1]]))
+    columns = np.stack(parts, axis=2)
+    *start, bias = fit_logistic(columns[there], hits[there], np.array(astuple(Mixture())))
+    weights = fit_ranking(columns, hits, there & ~hits, np.array(start), RANKING_PENALTY)
+    scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, bias]))
     return Mixture(*np.append(max(scale, MIN_SCALE) * weights, bias).tolist())
 
 
