@@ -70,7 +70,8 @@ class Predictor:
             model = self.served.model
             texts = fitting(inputs, model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
-            allow, deny = (None if labels is None else tuple(labels) for labels in (request.allow, request.deny))
+            allow = None if request.allow is None else tuple(request.allow)
+            deny = None if request.deny is None else tuple(request.deny)
             options = request.min_score, request.explain, effort, request.tail, allow, deny, request.levels
             call = PredictCall(model, self.served.threads, int(request.k), *options)
             self.limits.check_texts(texts)
@@ -99,9 +100,9 @@ def words_to_explain(texts: list[Any], model: Model) -> int:
 
 def fitting(inputs: Inputs, model: Model) -> list[Any]:
     """The inputs of a request as texts, or as rows of the features that the model takes."""
-    if all(isinstance(one, str) for one in inputs):
+    if not inputs or isinstance(inputs[0], str):  # all are of one kind
         return inputs
-    if all(isinstance(one, dict) for one in inputs):
+    if isinstance(inputs[0], dict):
         return [joined(one, model.text_fields) for one in inputs]
     if model.inputs == "anything":
         return [""] * len(inputs)  # it does not look at them
@@ -130,7 +131,9 @@ async def send_json(send: Send, body: bytes) -> None:
 
 def check_content_type(headers: Headers, expected: str = JSON_TYPE) -> None:
     """Refuse bodies of another type. For JSON, this also stops other sites' pages: they cannot send it unasked."""
-    content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    if content_type != expected:  # it may have parameters
+        content_type = content_type.partition(";")[0].strip().lower()
     if content_type != expected:
         detail = f"The Content-Type of the body is {content_type or 'missing'!r:.60}. Send {expected}."
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, {"accept": expected})

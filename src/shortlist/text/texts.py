@@ -61,10 +61,12 @@ class Texts(Sequence[str]):
             if step == 1:
                 return Texts(self.buffer, self.offsets[start : max(start, stop) + 1])
             return self.take(np.arange(start, stop, step))
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"text {index} is out of range ({len(self)} texts)")
-        index %= len(self)
-        return self.buffer[self.offsets[index] : self.offsets[index + 1]].tobytes().decode()
+        n_texts = len(self)
+        if not -n_texts <= index < n_texts:
+            raise IndexError(f"text {index} is out of range ({n_texts} texts)")
+        index %= n_texts
+        start, end = self.offsets[index : index + 2].tolist()  # half the time of two numbers
+        return self.buffer[start:end].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), TEXTS_PER_BLOCK):
