@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 import shortlist
+from shortlist.cluster.connection import connected
 from shortlist.cluster.train import train_on_cluster
 from shortlist.cluster.worker import TrainJob, out_of_memory
 from shortlist.errors import DataError, OptionError, ShortlistError
@@ -29,17 +31,23 @@ MANY_CHECKPOINTS = {**OPTIONS, "batch_size": 8, "checkpoint_minutes": 0.0001}
 @pytest.fixture(scope="module")
 def cluster():
     """Ray on this machine, reachable from this machine only; the address for other drivers."""
-    started = ray.init(
-        address="local",
-        num_cpus=4,
-        include_dashboard=False,
-        object_store_memory=80 << 20,
-        _node_ip_address="127.0.0.1",
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
-    yield started.address_info["address"]
-    ray.shutdown()
+    with started(num_cpus=4, object_store_memory=80 << 20) as address:
+        assert address.startswith("127.0.0.1:")
+        yield address
+
+
+@contextmanager
+def started(**local):
+    """Ray gives its processes 30 seconds to start, which may not be enough on a busy machine."""
+    with ExitStack() as stack:
+        for attempt in range(3):
+            try:
+                own = stack.enter_context(connected("local", **local))
+                break
+            except Exception as error:
+                if attempt == 2 or "timed out during startup" not in str(error):
+                    raise
+        yield own.get_runtime_context().gcs_address
 
 
 @pytest.fixture(scope="module")

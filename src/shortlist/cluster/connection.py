@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 from shortlist.errors import OptionError, ShortlistError, import_extra
 
 AUTO, LOCAL = "auto", "local"
+ANY_ADDRESS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 @contextmanager
@@ -50,7 +52,23 @@ def _connect(ray: Any, address: str, local: dict[str, Any]) -> None:
                 ) from None
     # Nothing is sent to Ray's makers, and nothing listens beyond this machine.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(address=LOCAL, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet, **local)
+    with _on_loopback():
+        ray.init(address=LOCAL, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet, **local)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """In the block, Ray takes 127.0.0.1 as it is. Otherwise it listens on all addresses of the machine instead."""
+    constants = importlib.import_module("ray._private.ray_constants")
+    before, in_environment = constants.ENABLE_RAY_CLUSTER, os.environ.get(ANY_ADDRESS)
+    constants.ENABLE_RAY_CLUSTER, os.environ[ANY_ADDRESS] = False, "0"  # here, and in the processes that it starts
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(ANY_ADDRESS)
+        if in_environment is not None:
+            os.environ[ANY_ADDRESS] = in_environment
 
 
 @contextmanager
