@@ -59,7 +59,7 @@ def _connect(ray: Any, address: str, local: dict[str, Any]) -> None:
 @contextmanager
 def _on_loopback() -> Iterator[None]:
     """In the block, Ray takes 127.0.0.1 as it is. Otherwise it listens on all addresses of the machine instead."""
-    constants = importlib.import_module("ray._private.ray_constants")
+    constants: Any = importlib.import_module("ray._private.ray_constants")
     before, in_environment = constants.ENABLE_RAY_CLUSTER, os.environ.get(ANY_ADDRESS)
     constants.ENABLE_RAY_CLUSTER, os.environ[ANY_ADDRESS] = False, "0"  # here, and in the processes that it starts
     try:
