@@ -402,3 +402,16 @@ def test_resume_without_an_interrupted_training_starts_one(run, pairs, tmp_path)
     done = run("train", pairs, "--out", tmp_path / "model", "--resume")
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "pairs.jsonl"]
+
+
+def test_resuming_a_training_that_is_complete(run, pairs, tmp_path):
+    command = ["train", pairs, "--recipe", "centroid", "--out", tmp_path / "model"]
+    assert run(*command).exit_code == 0
+    before = (tmp_path / "model" / "config.json").stat().st_mtime_ns
+    done = run(*command, "--resume")
+    assert done.exit_code == 0 and "already complete" in done.stderr
+    assert (tmp_path / "model" / "config.json").stat().st_mtime_ns == before
+    assert "overwrite" in run(*command).stderr
+    (tmp_path / "model.checkpoints").mkdir()  # as after a kill between saving and removing the checkpoints
+    assert run(*command, "--resume").exit_code == 0
+    assert (tmp_path / "model" / "config.json").stat().st_mtime_ns > before

@@ -191,13 +191,13 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         raise OptionError(f"{path} already exists{older}. Choose another name, or add --overwrite.")
 
 
-def is_complete(path: str | Path, inputs: Sequence[Path]) -> bool:
+def is_complete(path: str | Path, inputs: Sequence[str | Path]) -> bool:
     """Whether a job that is to be resumed has nothing left to do: its output is in place and newer than its inputs."""
     path = Path(path)
     if not path.is_file() or partial_folder(path).exists():
         return False
     written = path.stat().st_mtime_ns
-    return all(source.exists() and source.stat().st_mtime_ns <= written for source in inputs)
+    return all(Path(source).exists() and Path(source).stat().st_mtime_ns <= written for source in inputs)
 
 
 def job_identity(fingerprint: str, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:

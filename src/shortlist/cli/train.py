@@ -106,19 +106,25 @@ def train(
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
     shortlist train parts/ --recipe astec --cluster auto --workers 8 --out model/
     """
+    from shortlist.batch.output import is_complete
     from shortlist.files import lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
+    from shortlist.model.format import CONFIG
     from shortlist.model.own_labels import hierarchy_for
     from shortlist.recipes import get_recipe
     from shortlist.training.train import check_early
     from shortlist.training.train import train as train_model
 
     folder = Path(out)
+    checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     check_bits(bits)
-    check_replaceable(folder, overwrite)  # before the work, not after it
+    if run_options["resume"] and not overwrite and not checkpoints.exists() and is_complete(folder / CONFIG, [source]):
+        click.echo(f"{out}: already complete.", err=True)
+        return
+    # Before the work, not after it. A model beside checkpoints was saved by the training that is resumed.
+    check_replaceable(folder, overwrite or (bool(run_options["resume"]) and checkpoints.exists()))
     use_recipe(recipe)
     options |= {name: value for name, value in run_options.items() if value is not None}
-    checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
     if recipe == "auto" or "checkpoint_dir" in get_recipe(recipe).option_names:
         options.setdefault("checkpoint_dir", str(checkpoints))
     check_early(recipe, options, ensemble, published)  # before the data is read
