@@ -186,6 +186,20 @@ def test_a_part_in_two_files_is_refused(tmp_path):
         shortlist.read(tmp_path, "train")
 
 
+def test_several_names_per_label(put):
+    names = {"a": {"name": "Shoes", "alt_names": ["boots", " "], "description": "for feet"}, "b": "Hats"}
+    path = put("names.json", json.dumps(names))
+    for source in (path, names):
+        data = shortlist.read([("x", ["a"]), ("y", ["b"])], label_names=source)
+        assert data.display_names == {"a": "Shoes", "b": "Hats"}
+        assert data.more_names == {"a": ["boots", "for feet"]}
+    plain = shortlist.read([("x", ["a"]), ("y", ["b"])], label_names={"a": "Shoes", "b": "Hats"})
+    assert plain.fingerprint() != data.fingerprint()
+    for wrong in ({"a": {"alt_names": ["boots"]}}, {"a": {"name": "Shoes", "synonyms": []}}, {"a": ["Shoes"]}):
+        with pytest.raises(DataError, match="a label with several names has"):
+            shortlist.read([("x", ["a"])], label_names=wrong)
+
+
 def test_label_names_as_a_dict():
     data = shortlist.read([("red shoes", ["1"])], label_names={"1": "Shoes"})
     assert data.display_name("1") == "Shoes"

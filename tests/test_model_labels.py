@@ -156,3 +156,14 @@ def test_command_line(centroid, tmp_path):
     done = run("labels", "remove", model, "J99", "--out", tmp_path / "three")
     assert done.exit_code == 2 and "no label or name 'J99'" in done.output and not (tmp_path / "three").exists()
     assert run("labels", "add", model, "--out", tmp_path / "three").exit_code == 2
+
+
+@pytest.mark.slow
+def test_every_name_of_a_label_answers():
+    data = codes()
+    data.more_names = {"J43": ["broken bone", "a bone that is cracked"]}
+    model = shortlist.train(data, recipe="astec", embedding_dim=16, n_epochs=3, n_surrogate_epochs=2)
+    for text in ("Broken bone", "fracture", "cracked is a bone that"):
+        assert model.predict(text)[0].label == "J43", text
+    names = model.pipelines[0].reranker.gather(["bone"], model.vocabulary.encode(["bone"]), np.array([[3, 2]])).names
+    assert names[0, 0] > 0 == names[0, 1]

@@ -28,6 +28,7 @@ class Dataset:
     labels          label ids per text: positions in `label_names`
     label_names     the labels as the user gave them
     display_names   what labels mean, if they are codes: {label: name}
+    more_names      further names of labels, such as synonyms and descriptions: {label: [names]}
     features        a matrix with one row per text, for data sets without texts: a numpy array, or sparse (scipy)
     label_features  a matrix with one row per label
     times           one time per text, for splitting by time
@@ -58,6 +59,7 @@ class Dataset:
     filter_pairs: np.ndarray | None = None
     report: ReadReport = field(default_factory=ReadReport)
     text_fields: TextFields | None = None
+    more_names: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = {"rows of labels": len(self.labels)}
@@ -169,6 +171,8 @@ class Dataset:
             digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
             digest.update(np.ascontiguousarray(array).data)
         digest.update(msgspec.json.encode([(name, self.display_name(name)) for name in self.label_names]))
+        if self.more_names:
+            digest.update(msgspec.json.encode([(name, self.more_names.get(name)) for name in self.label_names]))
         return digest.hexdigest()[:16]
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,13 +27,30 @@ def find_label_names(folder: Path) -> Path | None:
     return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
 
 
-def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
+class Names(msgspec.Struct, forbid_unknown_fields=True):
+    """Several names of a label: the one that is shown, and further ones that texts may use."""
+
+    name: str
+    alt_names: list[str] = []
+    description: str = ""
+
+
+AnyNames = Mapping[str, str | Mapping[str, Any]]
+
+
+def read_label_names(path: str | Path | AnyNames) -> dict[str, str]:
     """{label: display name}: as given, a JSON object, two columns (tab or comma), or a vocabulary of Annif."""
+    return read_names(path)[0]
+
+
+def read_names(path: str | Path | AnyNames) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The display names of labels, and further names of some: in JSON and dictionaries, alt_names and a description.
+
+    >>> read_names({"J45": {"name": "Asthma", "alt_names": ["wheezing"]}, "J20": "Bronchitis"})
+    ({'J45': 'Asthma', 'J20': 'Bronchitis'}, {'J45': ['wheezing']})
+    """
     if isinstance(path, Mapping):
-        for label, name in path.items():
-            if not isinstance(label, str) or not isinstance(name, str):
-                raise DataError(f"label_names has {label!r:.60}: {name!r:.60}; labels and names must be strings.")
-        return dict(path)
+        return _split_names(path, "label_names")
     content = read_whole(path, MAX_BYTES)
     try:
         text = content.decode("utf-8-sig")
@@ -40,12 +58,12 @@ def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
         raise DataError(f"{path}: byte {error.start + 1} is not valid UTF-8; label names must be UTF-8.") from None
     if text.lstrip().startswith(("{", "[")) or ".json" in Path(path).suffixes:
         try:
-            decoded = msgspec.json.decode(text, type=dict[str, str])
-            return {label.strip(): name for label, name in decoded.items()}
+            decoded = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
+        return _split_names({label.strip(): name for label, name in decoded.items()}, path)
     if annif.is_vocabulary(text):
-        return annif.read_vocabulary(text, path)
+        return annif.read_vocabulary(text, path), {}
     separator = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: dict[str, str] = {}
@@ -56,4 +74,26 @@ def read_label_names(path: str | Path | Mapping[str, str]) -> dict[str, str]:
             names[row[0].strip()] = row[1]
     except csv.Error as error:
         raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None
-    return names
+    return names, {}
+
+
+def _split_names(given: Mapping[Any, Any], source: str | Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Display names, and further names."""
+    names: dict[str, str] = {}
+    others: dict[str, list[str]] = {}
+    for label, value in given.items():
+        what = f"{source} has {label!r:.60}: {value!r:.60}"
+        if not isinstance(label, str):
+            raise DataError(f"{what}; labels and names must be strings.")
+        try:
+            own = Names(value) if isinstance(value, str) else msgspec.convert(value, Names)
+        except msgspec.ValidationError as error:
+            several = '{"name": …, "alt_names": […], "description": …}'
+            raise DataError(
+                f'{what} ({error}); expected one JSON object {{"label": "display name", …}}; a label with several '
+                f"names has {several}."
+            ) from None
+        names[label] = own.name
+        if more := [name for name in (*own.alt_names, own.description) if name.strip()]:
+            others[label] = more
+    return names, others

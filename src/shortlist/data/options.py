@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from shortlist.data.read_report import OnError
 from shortlist.errors import OptionError
@@ -33,7 +33,8 @@ class ReadOptions:
     quotes           whether to remove the quotes around CSV fields
     encoding         encoding of text files
     on_error         "raise" an error at the first bad line, or "skip" bad lines and list them in `dataset.report`
-    label_names      display names of the labels: a dict, or a file; a file beside the data is found automatically
+    label_names      display names of the labels: a dict, or a file; a file beside the data is found automatically. A
+                     label with several names has {"name": …, "alt_names": […], "description": …} (in JSON, or a dict)
     """
 
     text: str | Sequence[str] | None = "text"
@@ -49,7 +50,7 @@ class ReadOptions:
     quotes: bool = True
     encoding: str = "utf-8"
     on_error: OnError = "raise"
-    label_names: str | Path | Mapping[str, str] | None = None
+    label_names: str | Path | Mapping[str, str | Mapping[str, Any]] | None = None
     show_progress: bool = True
 
     # No kept field may have the name of a field that is written anyway.

@@ -18,7 +18,7 @@ from shortlist.data.builder import DatasetBuilder
 from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS, csv_records
 from shortlist.data.dataset import Dataset
 from shortlist.data.jsonl import json_records, read_jsonl
-from shortlist.data.label_names import FILE_NAMES, find_label_names, read_label_names
+from shortlist.data.label_names import FILE_NAMES, find_label_names, read_names
 from shortlist.data.lines import first_line, line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read_report import ReadReport
@@ -171,7 +171,7 @@ def _read_files(paths: list[Path], format: str | None, options: ReadOptions) -> 
 def _add_names(dataset: Dataset, folder: Path | None, options: ReadOptions) -> Dataset:
     names = options.label_names or (find_label_names(folder) if folder else None)
     if names is not None:
-        dataset.display_names = read_label_names(names)
+        dataset.display_names, dataset.more_names = read_names(names)
     return dataset
 
 

@@ -258,7 +258,7 @@ def names_of_labels(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, np
     """The names of labels, where they are words and not codes, and the label of each.
 
     A display name is words. A label that is its own name is words if more than half of them are known from the texts;
-    if most labels are words, all are.
+    if most labels are words, all are. Further names are words, too: a label may have several.
     """
     names = [dataset.display_name(label) for label in dataset.label_names]
     given = np.asarray([label in dataset.display_names for label in dataset.label_names], bool)
@@ -267,7 +267,9 @@ def names_of_labels(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, np
     if 2 * np.count_nonzero(is_words[~given]) > np.count_nonzero(~given):
         is_words[:] = True
     labels = np.flatnonzero((is_words | given) & (n_words > 0)).astype(np.int32)
-    return Texts.from_strings([names[label] for label in labels]), labels
+    more = [(i, name) for i, label in enumerate(dataset.label_names) for name in dataset.more_names.get(label, ())]
+    named = np.append(labels, np.array([i for i, _ in more], np.int32)).astype(np.int32)
+    return Texts.from_strings([*(names[label] for label in labels), *(name for _, name in more)]), named
 
 
 def with_names(data: TrainingData, names: np.ndarray) -> tuple[Texts, Ragged, Ragged]:

@@ -136,7 +136,7 @@ def lexical_features(data: TrainingData) -> LexicalFeatures:
 
 
 def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarray) -> sparse.csr_array:
-    """The lexical features of the names of labels that are learnt, one row per label.
+    """The lexical features of the names of labels that are learnt, one row per label: the largest of its names.
 
     The others occur in held-out texts only. A label that is known by name and never seen would give itself away there.
     """
@@ -144,10 +144,13 @@ def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarra
     named = np.flatnonzero(is_learnt[data.named])
     if len(named):
         names = features.transform(data.names.take(named), data.name_ids.take(named))
-    of_labels = np.zeros(data.n_labels, np.int64)
-    of_labels[data.named[named]] = np.diff(names.indptr)
-    indptr = counts_to_indptr(of_labels)
-    return sparse.csr_array((names.data, names.indices, indptr), (data.n_labels, features.n_features))
+    labels = np.repeat(data.named[named], np.diff(names.indptr))
+    order = np.lexsort((names.indices, labels))
+    labels, columns, values = labels[order], names.indices[order], names.data[order]
+    first = np.flatnonzero(np.diff(labels, prepend=-1) | np.diff(columns, prepend=-1))
+    values = np.maximum.reduceat(values, first) if len(first) else values
+    indptr = counts_to_indptr(np.bincount(labels[first], minlength=data.n_labels))
+    return sparse.csr_array((values, columns[first], indptr), (data.n_labels, features.n_features))
 
 
 def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:
