@@ -104,7 +104,9 @@ def ray(model: Path, files: list[Path], arguments) -> tuple[float, float]:
             times.append((time.perf_counter() - start, cpu_of_all() - cpu))
     (wall_start, cpu_start), (wall, cpu) = times
     print(f"Ray's start with 100 rows: {wall_start:.1f} s, {cpu_start:.1f} s of CPU (subtracted)", flush=True)
-    return max(wall - wall_start, 1e-9), max(cpu - cpu_start, 1e-9)
+    if min(wall - wall_start, cpu - cpu_start) < 0.5 * wall_start:
+        raise SystemExit("Too few texts: Ray's start took longer than the predictions. Use more --texts.")
+    return wall - wall_start, cpu - cpu_start
 
 
 def cpu_of_all() -> float:
