@@ -22,7 +22,8 @@ from shortlist.labels.centroids import nearest_centroid, normalize_rows, spheric
 ONE_CELL_UP_TO = 2048  # vectors
 CODES_FROM = 1024  # vectors; codes of fewer are not worth their while
 CODES_PER_BLOCK, FEATURES_PER_GROUP, BYTES_PER_GROUP = 32, 8, 64
-COMPARED = 1.5  # vectors that are compared in full after a first look, relative to those wanted
+# Vectors that are compared in full after a first look, relative to those wanted. The codes of short ones say less.
+COMPARED, COMPARED_FEATURES = 1.5, 256
 SAMPLE_PER_CELL = 32  # vectors that k-means looks at
 
 
@@ -101,7 +102,7 @@ class CellIndex:
             search_cells(queries, *cells, self.starts, *vectors, n_cells, places, cosines)
         else:
             of_cells, of_vectors = self._codes
-            n_compared = int(COMPARED * k)
+            n_compared = int(max(COMPARED, COMPARED_FEATURES / self.n_features) * k)
             search_codes(
                 queries, *of_cells, *cells, *of_vectors, *vectors, self.starts, n_cells, n_compared, places, cosines
             )
