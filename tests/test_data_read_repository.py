@@ -501,7 +501,7 @@ def test_too_many_labels(put):
     for name, content in (("a/train.txt", "1 2 2000000000\n0 0:1\n"), ("b/trn_X_Y.txt", "1 2000000000\n0:1\n")):
         folder = put(name, content).parent
         put("b/trn_X_Xf.txt", "1 2\n0:1\n")
-        with pytest.raises(DataError, match=r"says 2,000,000,000 labels; expected at most 100,000,000"):
+        with pytest.raises(DataError, match=r"has 2,000,000,000 labels for 1 rows"):
             shortlist.read(folder)
 
 
@@ -533,3 +533,13 @@ def test_a_damaged_npz_is_refused_before_it_is_used(tmp_path, damage):
     np.savez(tmp_path / "scores.npz", **{"format": b"csr", **parts, **damage})
     with pytest.raises(DataError, match=r"scores\.npz"):
         read_predictions(tmp_path / "scores.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", "1 5 42949672\n0 1:1\n"), ("d/trn.json", '{"title": "a", "target_ind": [42949672]}\n')],
+)
+def test_a_few_bytes_do_not_make_millions_of_labels(put, name, content):
+    path = put(name, content)
+    with pytest.raises(DataError, match=r"has 42,949,67\d labels for 1 rows"):
+        shortlist.read(path.parent if name.startswith("d/") else path)

@@ -54,7 +54,7 @@ FILE_NAMES = {
 }
 LABEL_TEXTS = ("lbl.raw.txt", "lbl_raw_texts.txt", "Yf.txt", "lbl_X.txt", "output-items.txt")
 # Without lbl.json the largest label number decides how many labels there are. A typo must not create a billion of them.
-MAX_LABELS = 100_000_000
+MAX_LABELS, SURELY_LABELS, LABELS_PER_ROW = 100_000_000, 5_000_000, 100
 NO_ROWS = np.zeros(0, np.int64)
 
 Row = TypeVar("Row")
@@ -136,7 +136,7 @@ def _existing(folder: Path, *patterns: str) -> Iterator[Path]:
 
 def _read_single(path: Path, report: ReadReport, options: ReadOptions) -> tuple[Dataset, np.ndarray]:
     features, labels, n_labels, bad_rows = read_sparse_text(path, report, options, with_labels=True)
-    _check_label_count(path, n_labels)
+    _check_label_count(path, n_labels, len(labels))
     return _assemble(None, labels, n_labels, features, report), bad_rows
 
 
@@ -157,6 +157,7 @@ def _read_json(path: Path, folder: Path, report: ReadReport, options: ReadOption
         weights.extend(row_weights)
     rows = _drop_unit_weights(Ragged(counts_to_indptr(counts), np.asarray(labels), np.asarray(weights)))
     n_labels = len(label_names) or int(rows.values.max(initial=-1)) + 1
+    _check_label_count(path, n_labels, len(texts))
     dataset = _assemble(Texts.from_strings(texts), rows, n_labels, None, report)
     dataset = replace(dataset, label_names=label_names or dataset.label_names, display_names=display_names)
     return dataset, np.asarray(bad_rows, np.int64)
@@ -254,7 +255,7 @@ def _read_label_file(
             values.extend(ids.setdefault(name, len(ids)) for name in names)
         return Ragged(counts_to_indptr(counts), np.asarray(values)), len(ids), list(ids), NO_ROWS
     matrix, bad_rows = _read_entries(path, report, options)
-    _check_label_count(path, matrix.shape[1])
+    _check_label_count(path, matrix.shape[1], matrix.shape[0])
     return _drop_unit_weights(Ragged.from_csr(matrix)), matrix.shape[1], None, bad_rows
 
 
@@ -279,9 +280,10 @@ def _read_text_lines(path: Path, report: ReadReport, options: ReadOptions) -> Te
     return Texts.from_strings(texts)
 
 
-def _check_label_count(path: Path, n_labels: int) -> None:
-    if n_labels > MAX_LABELS:
-        raise DataError(f"{path}: the header says {n_labels:,} labels; expected at most {MAX_LABELS:,}.")
+def _check_label_count(path: Path, n_labels: int, n_rows: int) -> None:
+    """A few bytes must not create names for many millions of labels."""
+    if n_labels > min(MAX_LABELS, max(SURELY_LABELS, LABELS_PER_ROW * n_rows)):
+        raise DataError(f"{path}: has {n_labels:,} labels for {n_rows:,} rows. Is a number in it wrong?")
 
 
 def _check_one_row_per_label(path: Path, n_rows: int, n_labels: int) -> None:
