@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,12 +42,15 @@ def pairs_of(rows: Any) -> Iterator[list[tuple[int, float]]]:
 
 @contextmanager
 def without_output() -> Iterator[None]:
-    """Omikuji writes a line for every step to standard error, and has no option against it."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    """Omikuji writes a line for every step, and has no option against it."""
+    sys.stdout.flush()
+    nowhere, kept = os.open(os.devnull, os.O_WRONLY), {number: os.dup(number) for number in (1, 2)}
+    for number in kept:
+        os.dup2(nowhere, number)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
         os.close(nowhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 
 # Before anything imports Ray: it takes 127.0.0.1 for any address of this machine otherwise, and listens on all of them.
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+# One token per process: Ray reads it once, and never again.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 # Derandomised: a run of the tests says something about the change, not about luck. To go looking for
 # trouble: pytest --hypothesis-profile=thorough

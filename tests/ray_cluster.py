@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ def two_nodes(num_cpus: int = 1) -> Iterator[Any]:
     num_cpus  how many cores each node claims to have
     """
     import ray
-    from ray._raylet import Config
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": num_cpus, "object_store_memory": STORE_BYTES, "node_ip_address": "127.0.0.1"}
@@ -33,9 +31,6 @@ def two_nodes(num_cpus: int = 1) -> Iterator[Any]:
         # Otherwise Ray replaces 127.0.0.1 by the address of the machine, where nothing listens.
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         patch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        Config.initialize("")  # reads the environment again, as Ray does where it sets a token
         (Path(folder) / "ray").mkdir()
         cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         try:

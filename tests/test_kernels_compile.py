@@ -108,8 +108,8 @@ def run_without_numba_cache(tmp_path):
         folder.mkdir(parents=True)
     shutil.copytree(kernels, package / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     (package / "kernels" / "__pycache__").touch()
-    for name in ("__init__.py", "errors.py"):
-        shutil.copy(kernels.parent / name, package / name)
+    for path in kernels.parent.glob("*.py"):
+        shutil.copy(path, package)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     environment |= {"PYTHONPATH": str(package.parent), "HOME": "/proc/none", "TMPDIR": str(temporary)}
 

@@ -182,10 +182,10 @@ class TestEveryRecipe(Contract):
 
 
 def test_unknown_recipe_and_option():
-    with pytest.raises(OptionError, match="the recipes are popular"):
+    with pytest.raises(OptionError, match="All recipes are auto, popular"):
         shortlist.train([("a", ["b"])], recipe="magic")
     with pytest.raises(OptionError, match="it has min_count"):
-        shortlist.train([("a", ["b"])], recipe="centroid", sped=1)
+        shortlist.train([("a", ["b"])], recipe="centroid", zzz=1)
     with pytest.raises(OptionError, match="did you mean 'min_count'"):
         shortlist.train([("a", ["b"])], recipe="centroid", min_counts=1)
 

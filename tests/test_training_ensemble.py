@@ -185,14 +185,14 @@ class TestResume:
             ({"learning_rate": 0.001}, "had learning_rate = 0.002, this one has 0.001"),
             ({"seed": 6}, "had seed = 5, this one has 6"),
             ({"recipe": "deepxml-mlp"}, "had recipe = 'astec', this one has 'deepxml-mlp'"),
-            ({"dataset": noisy_topics(300, seed=9)}, "had data = "),
+            ({"data": noisy_topics(300, seed=9)}, "had data = "),
             ({"ensemble": 1}, "holds an interrupted training of an ensemble, and this is one of a single model"),
         ],
         ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
     )
     def test_another_training_is_refused(self, two, data, change, message):
         options = {**OPTIONS, "checkpoint_dir": str(two)}
-        arguments = {"dataset": data, "recipe": "astec", "ensemble": 2, "resume": True, **options}
+        arguments = {"data": data, "recipe": "astec", "ensemble": 2, "resume": True, **options}
         with pytest.raises(DataError, match=message):
             shortlist.train(**{**arguments, **change})
 

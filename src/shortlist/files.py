@@ -210,20 +210,29 @@ def lock_folder(folder: Path) -> Iterator[None]:
     handle = -1
     try:
         while handle < 0:
-            handle = os.open(folder, os.O_RDONLY)
             try:
+                handle = os.open(folder, os.O_RDONLY)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise DataError(f"{folder}: another process is writing there. Wait for it or stop it.") from None
+            except FileNotFoundError:
+                raise DataError(f"{folder}: another process has just removed it. Start again.") from None
             except OSError:
                 pass
-            if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+            if not _is_at(handle, folder):
                 os.close(handle)  # it was replaced before it was locked
                 handle = -1
         yield
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def _is_at(handle: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
 
 
 def remove_folder(folder: Path) -> None:

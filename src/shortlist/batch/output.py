@@ -229,10 +229,13 @@ def _link_target(path: str | Path) -> Path:
 
 def _is_unfinished_job(folder: Path) -> bool:
     """Whether the folder contains only files that a job writes."""
-    return folder.is_dir() and all(
-        path.name in (ROWS, PARQUET, JOURNAL) or path.name.startswith((f".{JOURNAL}.", f".{PARQUET}."))
-        for path in folder.iterdir()
-    )
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except FileNotFoundError:  # another process has just finished it
+        return True
+    except NotADirectoryError:
+        return False
+    return all(name in (ROWS, PARQUET, JOURNAL) or name.startswith((f".{JOURNAL}.", f".{PARQUET}.")) for name in names)
 
 
 def _load_journal(path: Path) -> Journal:

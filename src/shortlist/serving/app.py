@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shortlist.errors import OptionError, ShortlistError
-from shortlist.model import Model, load
+from shortlist.model import Model
 from shortlist.serving.annif import Annif
 from shortlist.serving.batching import Batcher
 from shortlist.serving.feedback import FEEDBACK, Feedback, FeedbackFile
@@ -79,7 +79,7 @@ class App:
         watch: bool = False,
         log_texts: bool = False,
         log: Log | None = None,
-        load_model: Callable[[Path], Model] = load,
+        load_model: Callable[[Path], Model] | None = None,
         feedback: str | Path | None = None,
     ) -> None:
         """`name`: of the model, where requests name it; by default, that of the folder. `feedback`: a file for it."""

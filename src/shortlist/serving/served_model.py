@@ -57,11 +57,11 @@ class ServedModel:
         threads: int | None,
         search_effort: float,
         on_load: Callable[[Exception | None], None],
-        load_model: Callable[[Path], Model] = load,
+        load_model: Callable[[Path], Model] | None = None,
     ) -> None:
         self.folder, self.threads, self.search_effort, self.on_load = Path(folder), threads, search_effort, on_load
         self.current: Model | None = None
-        self._load_model = load_model
+        self._load_model = load_model or load
         self.loaded_at = 0.0
         self._reload = asyncio.Event()
         self._stamp: Stamp = ()
