@@ -37,12 +37,12 @@ def lock_checkpoints(folder: str) -> Iterator[None]:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: the name contains a NUL
         raise DataError(f"{folder}: cannot be created: {getattr(error, 'strerror', error)}.") from None
-    try:
-        with lock_folder(path):
+    with lock_folder(path):
+        try:
             yield
-    finally:
-        with suppress(OSError):
-            path.rmdir()  # if nothing was written
+        finally:  # while it is locked: afterwards the folder may be that of another training
+            with suppress(OSError):
+                path.rmdir()  # if nothing was written
 
 
 class Checkpoints:
