@@ -13,8 +13,7 @@ RUN python -m venv /opt/shortlist \
 
 FROM python:3.11-slim
 COPY --from=build /opt/shortlist /opt/shortlist
-# Compiled kernels are cached in /tmp. Mount a volume there to keep them.
-ENV PATH=/opt/shortlist/bin:$PATH PYTHONUNBUFFERED=1 NUMBA_CACHE_DIR=/tmp/numba
+ENV PATH=/opt/shortlist/bin:$PATH PYTHONUNBUFFERED=1
 USER nobody
 WORKDIR /data
 EXPOSE 8000

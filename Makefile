@@ -56,7 +56,7 @@ $(VENV)/bin/python:
 	$(PIP) --upgrade "pip>=24"
 
 # Installing compiles the kernels in C.
-NATIVE = hatch_build.py $(wildcard src/shortlist/kernels/native/*)
+NATIVE = hatch_build.py $(wildcard src/shortlist/kernels/c/*)
 
 $(VENV)/.demo: pyproject.toml constraints.txt demo/requirements.txt $(NATIVE) | $(VENV)/bin/python
 	$(PIP) -c constraints.txt -e ".[serve]"

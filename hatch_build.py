@@ -1,4 +1,4 @@
-"""Compiles the kernels in C when a wheel is built. Without a C compiler, the wheel has the kernels in numba only."""
+"""Compiles the kernels when a wheel or an editable installation is built."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from packaging.tags import sys_tags
 
 
 class NativeKernels(BuildHookInterface):
+    def dependencies(self) -> list[str]:
+        native = self._build_script()
+        return [native["ZIG"]] if native["needs_zig"]() else []
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        error = runpy.run_path(f"{self.root}/src/shortlist/kernels/native/build.py")["build"]()
-        if error:
-            self.app.display_warning(f"The kernels in C were not compiled; numba takes their place. {error}")
-            return
+        self._build_script()["build"]()
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{next(sys_tags()).platform}"
+
+    def _build_script(self) -> dict[str, Any]:
+        return runpy.run_path(f"{self.root}/src/shortlist/kernels/c/build.py")

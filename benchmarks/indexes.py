@@ -319,7 +319,7 @@ def main():
     texts, labels, queries = vectors_of(arguments.folder)
     queries = queries[: arguments.queries]
     for name in (EXACT, OUR_GRAPHS):
-        built(name, labels[:10]).search(queries[:2], 0)  # compiles the kernels, or loads them from the cache
+        built(name, labels[:10]).search(queries[:2], 0)  # loads what is needed
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         check_repeated_builds([name for name in INDEXES if name != EXACT], labels[:N_SMALL], folder)

@@ -3,7 +3,7 @@
     python benchmarks/label_tree.py DATA/commit-files [--clusters 16384] [--peers-python .venv-peers/bin/python]
 
 The centroids (tf-idf of words) are computed once and passed to PECOS in a file. Each side clusters some rows first,
-so that neither reading nor compiling is timed, then runs alone a few times; the best time counts. The ratio is PECOS's
+so that loading is not timed, then runs alone a few times; the best time counts. The ratio is PECOS's
 time over ours.
 """
 
@@ -33,7 +33,7 @@ def centroids_of(folder):
 
 
 def run_ours(centroids, n_clusters, threads, repeats):
-    LabelTree.build(centroids[:20_000], threads=threads)  # compiles the kernels, or loads them from the cache
+    LabelTree.build(centroids[:20_000], threads=threads)  # loads what is needed
     runs = [timed(lambda: LabelTree.build(centroids, n_clusters=n_clusters, threads=threads)) for _ in range(repeats)]
     return runs[-1][1], [seconds for seconds, _ in runs]
 

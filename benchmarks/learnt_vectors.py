@@ -56,7 +56,7 @@ def main() -> None:
 
     split = NearestLabel(shortlist.read(arguments.folder, "train"), arguments.texts, arguments.seed)
     words, dimensions, seed = split.vocabulary.words, arguments.dimensions, arguments.seed
-    learn_vectors(Ragged.from_lists([[0, 1], [1, 2]]), 3, 2)  # compiles the kernels, or loads them from the cache
+    learn_vectors(Ragged.from_lists([[0, 1], [1, 2]]), 3, 2)  # loads what is needed
     print(f"{arguments.folder.name}: {len(split.word_ids):,} texts, {len(words):,} words, {split.n_labels:,} labels")
     print(f"peak memory before learning: {peak_gb():.2f} GB\n")
 

@@ -70,7 +70,7 @@ def main():
     arguments = parser.parse_args()
     predictions, truth, frequencies = make_problem(arguments.texts, arguments.labels, np.random.default_rng(0))
     train = (frequencies, arguments.texts)
-    evaluate(predictions[:10], truth.take(range(10)), train=train)  # compiles the kernels, or loads them from the cache
+    evaluate(predictions[:10], truth.take(range(10)), train=train)  # loads what is needed
 
     all_seconds, on_all = median_seconds(lambda: evaluate(predictions, truth, train=train), repeats=3)
     shared = range(min(arguments.shared_texts, arguments.texts))

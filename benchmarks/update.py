@@ -72,7 +72,7 @@ def main() -> None:
         return seconds, model.quantized()
 
     _, base = learn(old)
-    base.update(new.take(np.arange(min(n_new, 50))), threads=1)  # compiles what is not compiled yet
+    base.update(new.take(np.arange(min(n_new, 50))), threads=1)  # loads what is needed
     untouched = sorted(set(base.label_names) - set(new.label_names))
     rows: list[dict[str, Any]] = [{"": "90 %", **scores(base, test), "CPU seconds": None}]
     for name, replay in (("update", None), ("update with replay", old)):

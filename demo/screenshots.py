@@ -22,7 +22,7 @@ from playwright.sync_api import Page, sync_playwright
 
 TEXT = "heart attack"
 SIZE = {"width": 1120, "height": 700}
-START_SECONDS = 120  # the first start on a machine compiles the kernels
+START_SECONDS = 120
 
 
 def main(model: str, folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_imports_point_one_way():
 def test_start_loads_nothing_heavy(command):
     run = subprocess.run([sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines()}
-    heavy = {"torch", "numba", "scipy", "numpy", "pyarrow", "sklearn", "starlette", "matplotlib", "ray"}
+    heavy = {"torch", "scipy", "numpy", "pyarrow", "sklearn", "starlette", "matplotlib", "ray"}
     assert not loaded & heavy
 
 

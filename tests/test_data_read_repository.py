@@ -19,6 +19,8 @@ from shortlist.data.predictions import read_predictions
 from shortlist.data.read_report import ReadReport
 from shortlist.data.sparse_text import read_sparse_text
 from shortlist.errors import DataError
+from shortlist.kernels.native import native
+from shortlist.kernels.sparse_text import NOT_A_PAIR, parse_rows
 
 SINGLE = "3 4 5\n0,4 0:1.5 3:-2e-1\n 1:1\n2 \n"
 
@@ -475,6 +477,29 @@ def test_sparse_rows_against_plain_python(tmp_path, with_labels, data):
         assert np.allclose(matrix.data[span], [value for _, value in pairs], rtol=1e-6, atol=1e-30)
         if with_labels:
             assert row_labels.row(i).tolist() == labels
+
+
+def test_the_parser_reads_nothing_behind_the_last_newline():
+    with pytest.raises(ValueError, match="newline"):
+        parse_rows(np.frombuffer(b"1:2\n3:4", np.uint8), 1, -1, 9)
+    data = np.frombuffer(b"5 1:2\n6 3:4", np.uint8)
+    ints, numbers = np.zeros((2, 5), np.int32), np.zeros(5, np.float32)
+    counts = np.full((3, 2), -7)
+    native.parse_rows(data, 9, 9, ints[0], numbers, ints[1], *counts)
+    assert counts.tolist() == [[1, -7], [1, -7], [0, -7]]
+    columns, values, pairs, labels, n_labels, errors = parse_rows(data[:6], 3, 9, 9)  # fewer lines than announced
+    assert (columns.tolist(), values.tolist(), labels.tolist()) == ([1], [2], [5])
+    assert pairs.tolist() == n_labels.tolist() == [1, 0, 0] and not errors.any()
+    assert [len(array) for array in parse_rows(data[:0], 0, -1, 9)] == [0] * 6
+
+
+@pytest.mark.parametrize("end", ["", ":", ":-", ":.", ":1e", ":1e+", ",", "1,", ":5 ", "\t", "\r"])
+def test_rows_that_end_early(end):
+    """Every way of stopping in the middle: the next row is read as if nothing had been before it."""
+    data = np.frombuffer(f"7 1{end}\n8 2:3\n".encode(), np.uint8)
+    columns, values, pairs, labels, _, errors = parse_rows(data, 2, 9, 20)
+    assert (columns[-1], values[-1], pairs[1], labels[-1], errors[1]) == (2, 3, 1, 8, 0)
+    assert errors[0] == (0 if end.strip() in ("", "1", ":5") else NOT_A_PAIR)
 
 
 def test_numbers_have_float32_precision(put):

@@ -73,6 +73,7 @@ def scored(rows):
         (padded(ids(PREDICTED)), Ragged.from_lists(ids(TRUTH))),
         (padded(ids(PREDICTED)).astype(np.uint8).astype(np.int8), indicators(ids(TRUTH))),
         (Ragged.from_lists(ids(PREDICTED)), ids(TRUTH)),
+        (Ragged.from_lists(ids(PREDICTED)), Ragged(indicators(ids(TRUTH)).indptr, indicators(ids(TRUTH)).indices)),
         (scores_of(ids(PREDICTED)), indicators(ids(TRUTH))),
         (scores_of(ids(PREDICTED)).tocoo(), indicators(ids(TRUTH)).tocsc()),
     ],

@@ -215,6 +215,20 @@ def test_sort_unique(rows):
     assert [unique.row(i).tolist() for i in range(len(unique))] == [sorted(set(row)) for row in rows]
 
 
+@pytest.mark.parametrize("n", [0, 1, 24, 25, 26, 999, 5000])
+def test_long_rows_are_sorted_whatever_their_order(n):
+    rng = np.random.default_rng(n)
+    up = np.arange(n)
+    rows = [up, up[::-1], np.zeros(n), up % 3, np.append(up[::2], up[1::2][::-1]), rng.integers(-(2**31), 2**31, n)]
+    rows = Ragged(n * np.arange(len(rows) + 1), np.concatenate(rows).astype(np.int32))
+    values, is_first = rows.values.copy(), np.empty(len(rows.values), np.bool_)
+    kernels.sort_rows(rows.indptr, values, is_first)
+    for i in range(len(rows)):
+        distinct, first = np.unique(values[i * n : (i + 1) * n], return_index=True)
+        assert np.array_equal(values[i * n : (i + 1) * n], np.sort(rows.row(i)))
+        assert np.array_equal(np.flatnonzero(is_first[i * n : (i + 1) * n]), first) and len(distinct) == len(first)
+
+
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 99), st.integers(-3, 3)), max_size=9), max_size=6),
     st.integers(1, 7),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import add_wanted, join_shortlists
 from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
-from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns, top_k
+from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.classifier import RowClassifier, best_of
 
@@ -42,13 +42,13 @@ class TestTopK:
         }[kind].astype(np.float32)
         for k in {1, n, int(rng.integers(1, n + 1))}:
             canvas = np.full(k + 2, -7, np.int32)
-            top_k(scores, k, canvas[1:-1])
+            top_columns(scores[None], k, canvas[None, 1:-1])
             assert canvas.tolist() == [-7, *sorted(best_first(scores, k).tolist()), -7]
 
     def test_negative_zero_equals_zero(self):
-        chosen = np.empty(1, np.int32)
-        top_k(np.asarray([-0.0, 0.0], np.float32), 1, chosen)
-        assert chosen.tolist() == [0]
+        chosen = np.empty((1, 1), np.int32)
+        top_columns(np.asarray([[-0.0, 0.0]], np.float32), 1, chosen)
+        assert chosen.tolist() == [[0]]
 
 
 class TestBestOfCandidates:
@@ -148,7 +148,7 @@ class TestWithPositives:
 
     def test_empty_places_are_not_clusters(self):
         chosen = np.asarray([[4, -1, 9, 9], [-1, -1, 9, 9]], np.int32)
-        assert add_wanted(chosen, 2, np.asarray([0, 2, 3]), np.asarray([4, 0], np.int32).repeat([1, 2])) == 1
+        assert add_wanted(chosen, 2, np.asarray([0, 2, 3]), np.asarray([4, 0]).repeat([1, 2])) == 1
         assert chosen.tolist() == [[4, -1, 0, -1], [-1, -1, 0, -1]]
 
 
@@ -168,6 +168,34 @@ def test_joined_shortlists_are_sorted_unions(seed, n_rows, k, n_others, n_labels
 
 
 class TestBestOfClusters:
+    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(1, 9), st.integers(0, 20), *2 * [st.booleans()])
+    def test_equals_a_stable_sort(self, seed, n_texts, n_clusters, k, packed, multiplied):
+        rng = np.random.default_rng(seed)
+        starts = np.append(0, np.cumsum(rng.integers(0, 7, n_clusters)))
+        n_rows = starts[-1]
+        values, scales = small_numbers(rng, n_rows, 5), 2 ** small_numbers(rng, n_rows)
+        weights = values.astype("i1" if packed else "f4")
+        biases, features = small_numbers(rng, n_rows), small_numbers(rng, n_texts, 5)
+        of_clusters = small_numbers(rng, n_texts, n_clusters)
+        clusters = np.stack([rng.permutation(np.arange(-1, n_clusters)) for _ in range(n_texts + 1)]).astype(np.int32)
+        clusters = np.ascontiguousarray(clusters[:n_texts, : rng.integers(1, n_clusters + 2)])
+        ids, scores = np.full((n_texts + 2, k), -7, np.int32), np.full((n_texts + 2, k), -7, np.float32)
+        out = ids[1:-1], scores[1:-1]
+        best_of_clusters(weights, scales, biases, starts, features, clusters, of_clusters, multiplied, *out)
+        assert (ids[[0, -1]] == -7).all() and (scores[[0, -1]] == -7).all()
+        cluster_of_row = np.repeat(np.arange(n_clusters), np.diff(starts))
+        for text in range(n_texts):
+            own = np.flatnonzero(np.isin(cluster_of_row, clusters[text]))
+            logits = scales[own] * (values[own] @ features[text]) + biases[own]
+            if multiplied:
+                logits = log_expit(logits) + log_expit(of_clusters[text, cluster_of_row[own]])
+            order = best_first(logits, k)
+            n = len(order)
+            np.testing.assert_allclose(out[1][text, :n], logits[order], rtol=1e-4)
+            assert (out[0][text, n:] == -1).all() and (out[1][text, n:] == -INF).all()
+            if not multiplied:  # rounding may part equal products
+                assert out[0][text, :n].tolist() == own[order].tolist()
+
     def test_nan_stays_within_the_clusters_and_nothing_is_written_elsewhere(self):
         """A row with NaN may take a place, even in a full list, but only once."""
         rng = np.random.default_rng(0)

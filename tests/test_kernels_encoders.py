@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.special import erf
 
 from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.errors import ModelError
-from shortlist.kernels.encoders import sum_words
+from shortlist.kernels.encoders import gelu_rows, sum_words
 from shortlist.kernels.words import weigh_texts
 from shortlist.stages.encoders import BagEncoder
 from shortlist.text import TfIdf
@@ -58,6 +59,20 @@ class TestSumWords:
         del packed["words.scales"]
         with pytest.raises(ModelError, match="one float32 scale for each of its 30 rows"):
             BagEncoder.from_arrays(packed, {"max_words": 32})
+
+
+def test_gelu_of_rows_equals_its_definition():
+    """`join_taps`, which ends with it, has more tests in test_stages_encoders.py."""
+    x = np.append(np.linspace(-9, 9, 998), [np.nan, np.inf, -np.inf, 0.0]).astype(np.float32)
+    canvas = np.full((5, 334), -7, np.float32)
+    canvas[1:-1] = x.reshape(3, -1)
+    gelu_rows(canvas[1:-1])
+    assert (canvas[[0, -1]] == -7).all()
+    with np.errstate(invalid="ignore"):
+        expected = x.astype(np.float64) / 2 * (1 + erf(x / np.sqrt(2)))
+    finite = np.isfinite(x)
+    np.testing.assert_allclose(canvas[1:-1].ravel()[finite], expected[finite], rtol=1e-6, atol=1.5e-6)
+    assert np.isnan(canvas[3, 330]) and canvas[3, 331] == np.inf
 
 
 class TestWeighTexts:

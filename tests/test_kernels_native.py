@@ -1,9 +1,12 @@
-"""The kernels in C: each gives what its version in numba gives, for everything that a prediction asks of it."""
+"""The library of kernels: its two versions, arguments, building it; and the search by codes."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import runpy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +14,7 @@ import pytest
 import shortlist
 import shortlist.kernels
 from shortlist.arrays import QuantizedMatrix, Ragged
-from shortlist.kernels.candidates import labels_of_centres, search_cells
-from shortlist.kernels.compile import Kernel, native
-from shortlist.kernels.strings import StringTable
+from shortlist.kernels.native import _load, native
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import normalize_rows
 from shortlist.lazy import sparse
@@ -24,15 +25,10 @@ from shortlist.stages.cells import CellIndex
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import BagEncoder
 from shortlist.stages.evidence import index_names, remember_texts
-from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Mixture, Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
-from shortlist.text.texts import Texts
 
-pytestmark = pytest.mark.skipif(native is None, reason="the kernels in C are not built")
-
-ONLY_IN_C = {"code_vectors", "search_codes"}
 SYLLABLES = ["ba", "Ke", "lö", "mi", "nú", "po", "Ру", "si", "水", "tsche"]
 
 
@@ -79,62 +75,70 @@ def folder(tmp_path_factory):
     return folder
 
 
-def copied(argument):
-    if isinstance(argument, tuple):
-        return tuple(map(copied, argument))
-    return argument.copy() if isinstance(argument, np.ndarray) else argument
+@pytest.mark.parametrize("library", ["_native_avx2", "_native"])
+def test_both_libraries_give_the_same_predictions(folder, library, monkeypatch):
+    texts = [*make_texts(np.random.default_rng(1), 40), "", "ÄÖ 水水 none"]
+    expected = shortlist.load(folder).rank(texts, 20)
+    try:
+        other = importlib.import_module(f"shortlist.kernels.{library}")
+    except ImportError as error:
+        pytest.skip(str(error))
+    for module in pkgutil.iter_modules(shortlist.kernels.__path__, "shortlist.kernels."):
+        module = importlib.import_module(module.name)
+        if hasattr(module, "native"):
+            monkeypatch.setattr(module, "native", other)
+    ids, scores = shortlist.load(folder).rank(texts, 20)
+    assert (ids == expected[0]).mean() > 0.99  # sums are added up in another order
+    assert np.allclose(np.sort(scores), np.sort(expected[1]), atol=1e-4)
 
 
-def flat(arguments):
-    return [item for one in arguments for item in (flat(one) if isinstance(one, tuple) else [one])]
+class TestArguments:
+    def setup_method(self):
+        self.ids = np.array([[3, 4, 5]], np.int32)
+        self.odds = np.array([[0.1, 0.9, 0.5]], np.float32)
+        self.best, self.best_odds = np.zeros((1, 2), np.int32), np.zeros((1, 2), np.float32)
+
+    def run(self, odds):
+        native.best_of_candidates(self.ids, odds, self.best, self.best_odds)
+        return self.best.tolist()
+
+    def test_arrays_that_are_not_contiguous_are_copied(self):
+        assert self.run(np.repeat(self.odds, 2, axis=1)[:, ::2]) == self.run(self.odds) == [[4, 5]]
+
+    @pytest.mark.parametrize("wrong", [np.ones((1, 3)), np.ones((1, 3), np.int32), None, "text"])
+    def test_another_type_is_an_error_that_names_the_argument(self, wrong):
+        with pytest.raises(TypeError, match=r"best_of_candidates: argument 2 "):
+            self.run(wrong)
+
+    def test_so_is_a_wrong_number_of_arguments(self):
+        for arguments in ((self.ids,), (self.ids, self.odds, self.best, self.best_odds, 1)):
+            with pytest.raises(TypeError, match="best_of_candidates"):
+                native.best_of_candidates(*arguments)
+
+    def test_and_a_result_that_cannot_be_written(self):
+        self.best.flags.writeable = False
+        with pytest.raises(TypeError, match="argument 3"):
+            self.run(self.odds)
 
 
-@pytest.fixture
-def called(monkeypatch):
-    """Runs every kernel twice, in C and by numba, and compares what they return and write. The names of the kernels."""
-    names = set()
-
-    def call_both(self, *arguments):
-        if self.native is None:
-            return self.compiled(*arguments)
-        expected_arguments = copied(arguments)
-        found = self.native(*arguments)
-        assert found is not NotImplemented, f"{self.__name__} has no code in C for these arguments"
-        names.add(self.__name__)
-        assert found == self.compiled(*expected_arguments)
-        for ours, theirs in zip(flat(arguments), flat(expected_arguments), strict=True):
-            if isinstance(ours, np.ndarray):
-                is_float = ours.dtype.kind == "f"
-                np.testing.assert_allclose(
-                    ours, theirs, rtol=1e-4 * is_float, atol=1e-5 * is_float, err_msg=self.__name__
-                )
-        return found
-
-    monkeypatch.setattr(Kernel, "__call__", call_both)
-    return names
+def test_without_a_library_the_error_says_what_to_do(monkeypatch):
+    for name in ("_native_avx2", "_native"):
+        monkeypatch.setitem(sys.modules, f"shortlist.kernels.{name}", None)
+    with pytest.raises(ImportError, match="install it again"):
+        _load()
 
 
-def test_each_kernel_gives_what_numba_gives(folder, called):
-    model = shortlist.load(folder)
-    texts = make_texts(np.random.default_rng(1), 40)
-    model.predict([*texts, "", "ÄÖ 水水 none"], k=20, threads=1, explain=True)
-    layer = OutputLayer(model.pipelines[0].classifier.arrays())
-    layer.logits(np.ones((2, 21), np.float32))
-    Texts.from_strings(texts).take([3, 1])
-    StringTable().add_strings([str(number) for number in range(600)])  # which grows
-    assert called == {name for name in vars(native) if not name.startswith("__")} - ONLY_IN_C
-
-
-def test_arrays_of_other_types_are_left_to_numba():
-    ids, cosines = np.empty((1, 2), np.int32), np.empty((1, 2), np.float32)
-    found, owner, several = np.array([[0, 1]], np.int32), np.arange(2, dtype=np.int32), np.zeros(2, bool)
-    for wrong in (np.ones((1, 2)), np.ones((2, 1), np.float32).T[:, ::-1]):
-        assert labels_of_centres.native(found, wrong, owner, several, ids, cosines) is NotImplemented
-    ids.flags.writeable = False
-    right = np.ones((1, 2), np.float32)
-    assert labels_of_centres.native(found, right, owner, several, ids, cosines) is NotImplemented
-    assert labels_of_centres.native(found, right) is NotImplemented
-    assert search_cells.kernel.native is native.search_cells
+@pytest.mark.parametrize(
+    "found, expected", [(["cc"], ["cc"]), (["clang"], ["clang"]), ([], [sys.executable, "-m", "ziglang", "cc"])]
+)
+def test_the_build_takes_the_compiler_of_the_machine_or_zig(found, expected, monkeypatch):
+    build = runpy.run_path(str(Path(shortlist.kernels.__path__[0]) / "c" / "build.py"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: name if name in found else None)
+    assert build["compiler"]() == expected
+    assert build["needs_zig"]() == (not found)
+    monkeypatch.setenv("CC", "my-cc -m64")
+    assert build["compiler"]() == ["my-cc", "-m64"] and not build["needs_zig"]()
 
 
 @pytest.fixture(scope="module")
@@ -185,14 +189,3 @@ def test_vectors_that_are_all_the_same_have_codes():
     index = CellIndex(cell, np.array([0, 1100]), np.arange(1100, dtype=np.int32), rows)
     ids, cosines = index.search(np.ones((1, 3), np.float32), 7, 1)
     assert len(set(ids[0])) == 7 and np.allclose(cosines, np.sqrt(3), atol=1e-5)
-
-
-def test_every_kernel_in_c_belongs_to_one_kernel_of_numba():
-    """They are found by name, so no two may have the same."""
-    names = []
-    for module in pkgutil.iter_modules(shortlist.kernels.__path__, "shortlist.kernels."):
-        for value in vars(importlib.import_module(module.name)).values():
-            own = getattr(value, "kernel", value)
-            if isinstance(own, Kernel) and own.native is not None and own.__module__ == module.name:
-                names.append(own.__name__)
-    assert sorted(names) == sorted({name for name in vars(native) if not name.startswith("__")} - ONLY_IN_C)

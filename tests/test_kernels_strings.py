@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortlist.kernels.strings import StringTable, hash_bytes, pack, unpack
+from shortlist.kernels.evidence import hash_bags
+from shortlist.kernels.strings import EMPTY, StringTable, pack, unpack
 
 strings = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # Few characters and all lengths around eight bytes: many strings that are nearly equal.
 alike = st.text("ab\0", max_size=18)
+
+
+def slow_hash(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value ^ value >> 32
 
 
 class Oracle:
@@ -71,36 +81,32 @@ def test_strings_between_other_bytes():
     assert table.strings() == ["one", "two"]
 
 
-@pytest.mark.slow
-def test_strings_whose_slots_collide():
-    # All of these have the same slot in a new table, so that look-ups must go on to the next.
-    wanted, found = None, []
-    number = 0
-    while len(found) < 40:
-        name = f"string {number}"
-        data, bounds = pack([name])
-        slot = int(hash_bytes(data, bounds[0], bounds[1])) % 1024
-        wanted = slot if wanted is None else wanted
-        if slot == wanted:
-            found.append(name)
-        number += 1
+@given(strings | alike)
+def test_a_string_is_in_the_slot_of_its_hash(string):
     table = StringTable()
+    table.add_strings([string])
+    assert np.flatnonzero(table.slots != EMPTY).tolist() == [slow_hash(string.encode()) % len(table.slots)]
+
+
+def test_strings_whose_slots_collide():
+    table = StringTable()
+    # All of these have the same slot in a new table, so that look-ups must go on to the next.
+    names = (f"string {number}" for number in itertools.count())
+    found = list(itertools.islice((name for name in names if slow_hash(name.encode()) % len(table.slots) == 7), 40))
     assert table.add_strings(found[:30]).tolist() == list(range(30))
     assert table.find_strings(found).tolist() == [*range(30), *[-1] * 10]
     assert table.add_strings([*found[:30][::-1], *found[30:]]).tolist() == [*range(30)[::-1], *range(30, 40)]
 
 
 def test_hash_sees_every_byte():
-    base = bytearray(b"0123456789abcdef0123")
-    seen = set()
-    for at in range(len(base)):
-        for bit in range(8):
-            changed = bytearray(base)
-            changed[at] ^= 1 << bit
-            seen.add(int(hash_bytes(np.frombuffer(bytes(changed), np.uint8), 0, len(changed))))
-    for size in range(len(base)):
-        seen.add(int(hash_bytes(np.zeros(len(base), np.uint8), 0, size)))
-    assert len(seen) == 8 * len(base) + len(base)
+    base = b"0123456789abcdef0123"
+    words = [bytes(size) for size in range(1, len(base))]
+    for at, bit in itertools.product(range(len(base)), range(8)):
+        words.append(base[:at] + bytes([base[at] ^ 1 << bit]) + base[at + 1 :])
+    hashes = np.zeros(len(words), np.uint64)
+    ends = np.cumsum([len(word) for word in words])
+    hash_bags(np.frombuffer(b"".join(words), np.uint8), ends, np.ones(len(words), np.int64), hashes)
+    assert len(set(hashes.tolist())) == len(words)
 
 
 @given(st.lists(strings, max_size=20))

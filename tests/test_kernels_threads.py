@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -29,9 +30,10 @@ from shortlist.kernels import (
     top_k,
     word_vectors,
 )
-from shortlist.kernels.threads import n_cores, parallel_kernel, run_ranges, run_shares, use_cores, use_threads
+from shortlist.kernels.threads import n_cores, run_ranges, run_shares, use_cores, use_threads
 
 SECONDS = 100
+MODULES = candidates, classifier, encoders, evidence, label_rows, metrics, reranker, top_k, word_vectors
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,9 @@ def four_cores(monkeypatch):
     """As on a machine with four cores, and with shares of any size."""
     monkeypatch.setattr(threads, "n_cores", lambda: 4)
     monkeypatch.setattr(threads._Process, "pool", None)
-    monkeypatch.setattr(threads, "run_ranges", lambda serial, n, minimum, *rest: run_ranges(serial, n, 1, *rest))
+    for module in (threads, *MODULES):
+        if hasattr(module, "run_ranges"):
+            monkeypatch.setattr(module, "run_ranges", lambda serial, n, least, *rest: run_ranges(serial, n, 1, *rest))
     yield
     if threads._Process.pool is not None:
         threads._Process.pool.shutdown()
@@ -71,7 +75,7 @@ def test_use_threads_ends_with_its_block_and_belongs_to_its_thread():
 
 def test_use_cores_limits_blas_until_the_last_user_leaves():
     # A BLAS on OpenMP (faiss brings one) keeps a number per thread, so another thread cannot restore this one's.
-    libraries = [library for library in threads._blas_libraries() if library.threading_layer != "openmp"]
+    libraries = [library for library in threads._blas_libraries(True) if library.threading_layer != "openmp"]
     before = [library.num_threads for library in libraries]
     other = use_cores(1)
     with ThreadPoolExecutor(1) as another_thread:
@@ -80,6 +84,32 @@ def test_use_cores_limits_blas_until_the_last_user_leaves():
         assert [library.num_threads for library in libraries] == [1] * len(libraries)
         another_thread.submit(other.__exit__).result()
     assert [library.num_threads for library in libraries] == before
+
+
+TRAINING = """
+import shortlist
+from threadpoolctl import threadpool_info
+from shortlist.text import learnt_vectors
+
+texts = [f"word{i % 7} thing{i % 5} stuff{i % 11}" for i in range(300)]
+shortlist.train([(text, ["label"]) for text in texts], recipe="centroid").predict(texts)
+factorise, seen = learnt_vectors._factorise, []
+
+def watched(*arguments):
+    factors = factorise(*arguments)
+    seen.append({info["filepath"]: info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"})
+    return factors
+
+learnt_vectors._factorise = watched
+pairs = [(text, [f"label {i % 9}"]) for i, text in enumerate(texts)]
+shortlist.train(pairs, recipe="astec", n_epochs=1, n_surrogate_epochs=1)
+assert seen and all(set(threads.values()) == {1} for threads in seen), seen
+"""
+
+
+def test_training_limits_all_blas_libraries():
+    """scipy.linalg has its own, which is loaded later than numpy's."""
+    subprocess.run([sys.executable, "-c", TRAINING], check=True, timeout=SECONDS)
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.sampled_from([None, 1, 2, 3]))
@@ -148,21 +178,6 @@ def test_nested_shares_and_a_busy_pool_do_not_block():
     assert sorted(done[-8:]) == list(range(8))
 
 
-def test_a_parallel_kernel_takes_what_follows_begin_and_end():
-    @parallel_kernel(rows="numbers")
-    def double(begin, end, numbers):
-        """Double them."""
-        for i in range(begin, end):
-            numbers[i] *= 2
-
-    numbers = np.arange(100)
-    double(numbers)
-    assert numbers.tolist() == list(range(0, 200, 2))
-    assert double.__doc__ == "Double them."
-    with pytest.raises(TypeError):
-        double(numbers, numbers)
-
-
 def kernel_calls(rng):
     """Every parallel kernel with arguments; some of these take the results."""
 
@@ -216,7 +231,7 @@ def kernel_calls(rng):
     yield candidates.search_cells, (floats(n, d), *cells, 3, *lists_out)
     centres = (np.arange(labels + 1), rng.permutation(labels))
     yield candidates.cosines_of_labels, (floats(n, d), ids(labels, n, 6), *centres, weights, ones, empty(n, 6))
-    found = (lists(n, 6, labels), floats(n, 6), np.arange(labels) // 2, lists(n, 5, n), floats(n, 5))
+    found = (lists(n, 6, labels), floats(n, 6), np.arange(labels, dtype=np.int32) // 2, lists(n, 5, n), floats(n, 5))
     for as_sums in (False, True):
         share = np.float32(0.3)
         yield candidates.merge_neighbours, (*found, *truth, share, as_sums, labels, *lists_out, empty(n, 4))
@@ -228,8 +243,8 @@ def kernel_calls(rng):
     yield label_rows.entropy, (floats(n, labels), ones, rate, empty(n, labels), empty(n, kind=np.float64))
     yield label_rows.move_rows, (*row_state, floats(labels, d), floats(labels), rates)
     step = (*row_state, floats(n, d), starts, *by_cluster, *positives, cuts, rates, rate)
-    some, bounds = np.arange(labels), np.arange(0, 2 * labels + 1, 2)
-    terms = ids(n, 2 * labels), floats(2 * labels)
+    some, bounds = np.arange(labels, dtype=np.int32), np.arange(0, 2 * labels + 1, 2)
+    terms = ids(n, 2 * labels, low=0), floats(2 * labels)
     yield label_rows.move_some_rows, (*row_state, some, bounds, *terms, floats(n, d), rates)
     yield label_rows.cluster_step, (*step, empty(6, n, d), empty(6, kind=np.float64))
     yield (
@@ -271,15 +286,15 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_every_parallel_kernel_is_among_these():
-    modules = (candidates, classifier, encoders, evidence, label_rows, metrics, reranker, top_k, word_vectors)
     parallel = {
         function
-        for module in modules
-        for name, function in vars(module).items()
-        if hasattr(function, "__signature__") and function.__module__ == module.__name__
+        for module in MODULES
+        for function in vars(module).values()
+        if isinstance(function, FunctionType) and function.__module__ == module.__name__
+        if "run_ranges" in function.__code__.co_names
     }
     tested = {kernel for kernel, _ in kernel_calls(np.random.default_rng(0))} | {word_vectors.positive_information}
-    assert parallel - tested == {reranker._learn_shares}  # behind learn_labels
+    assert parallel - tested == {candidates.search_codes}  # in test_kernels_native.py
 
 
 PREDICTION = """

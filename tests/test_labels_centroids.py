@@ -52,6 +52,14 @@ def test_equal_the_dense_computation(seed, n_texts, n_words, n_labels, weighted,
     np.testing.assert_allclose(centroids.toarray(), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("max_words", [None, 500])
+def test_many_words_equal_the_dense_computation(max_words):
+    features, labels = random_problem(0, 20, 70_000, 3, weighted=True)
+    centroids = label_centroids(features, labels, 3, max_words=max_words)
+    assert centroids.has_canonical_format
+    np.testing.assert_allclose(centroids.toarray(), dense_centroids(features, labels, 3, max_words), atol=1e-5)
+
+
 def test_labels_without_texts_are_empty_and_others_have_length_one():
     features, labels = random_problem(1, 50, 30, 10)
     centroids = label_centroids(features, labels, n_labels=15)

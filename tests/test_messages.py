@@ -31,19 +31,3 @@ def stderr_of(script: str) -> str:
 def test_a_script(before, lines):
     shown = stderr_of(f"import shortlist\n{before}\n{TRAIN}")
     assert shown.count("training centroid: 12 texts, 2 labels") == lines, shown
-
-
-@pytest.mark.slow
-def test_the_first_compilation_says_what_it_does(tmp_path):
-    script = f"""
-import sys, numpy as np
-sys.path.insert(0, {str(tmp_path)!r})
-from twice import twice, thrice
-assert (twice(np.ones(2)), thrice(np.ones(2))) == (4, 6)
-"""
-    kernels = "from shortlist.kernels.compile import kernel\n"
-    for name, factor in (("twice", 2), ("thrice", 3)):
-        kernels += f"@kernel\ndef {name}(x):\n    return {factor} * x.sum()\n"
-    (tmp_path / "twice.py").write_text(kernels)
-    assert stderr_of(script).count("compiling the inner loops") == 1
-    assert stderr_of(script) == ""  # from the cache

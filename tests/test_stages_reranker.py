@@ -76,7 +76,9 @@ class TestMixture:
     def test_log_odds(self, words):
         """`evidence_odds` has its slow twin in test_kernels_evidence.py."""
         probabilities, ids = np.asarray([[0.5, 0.0, 1.0, 0.2]]), np.asarray([[0, -1, 1, 2]], np.int32)
-        evidence = Evidence(ids, Ragged.from_lists([[]]), np.zeros((1, 4)), np.zeros((1, 4), bool), np.zeros(1, bool))
+        evidence = Evidence(
+            ids, Ragged.from_lists([[]]), np.zeros((1, 4), "f4"), np.zeros((1, 4), bool), np.zeros(1, bool)
+        )
         mixture, scores = Mixture(first=0.5, words=words, bias=1.0), np.asarray([[1, -np.inf, 0, 3]], np.float32)
         odds = mixture.log_odds(evidence, probabilities, scores, np.ones(3, np.float32))
         assert odds[0, :2].tolist() == [words + 1, -np.inf]  # no candidate, no odds

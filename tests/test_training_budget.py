@@ -68,15 +68,15 @@ def test_never_more_than_the_options_say_and_never_less_than_one(clock):
     assert len(run(slow_learner(clock), Budget(0.001, 10))) == 1
 
 
-def test_the_first_step_may_compile(clock):
+def test_the_first_step_may_be_slow(clock):
     learner = slow_learner(clock)
     first, step = [30.0], learner.step
 
-    def step_with_compilation(*arguments, **options):
+    def slow_first_step(*arguments, **options):
         clock[0] += first.pop() if first else 0
         return step(*arguments, **options)
 
-    learner.step = step_with_compilation
+    learner.step = slow_first_step
     assert len(run(learner, Budget(seconds_for(8.5) + 0.5, 10))) >= 5
 
 

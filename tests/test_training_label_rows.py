@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import DataError, OptionError
-from shortlist.kernels.label_rows import entropy_row, even_shares, samples_by_cluster
+from shortlist.kernels.label_rows import entropy, even_shares, move_rows, samples_by_cluster
 from shortlist.kernels.threads import use_threads
 from shortlist.training import label_rows
-from shortlist.training.label_rows import Clusters, LabelRows
+from shortlist.training.label_rows import Clusters, LabelRows, RowOptions
 
 torch = pytest.importorskip("torch")
 
@@ -323,19 +323,48 @@ def test_samples_by_cluster_and_even_shares(seed, n_texts, n_clusters, n_seen, n
     assert np.all(np.diff(cuts) >= 0)
 
 
-@given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=600))
-def test_entropy_and_its_slopes(logits):
-    exact = np.asarray(logits, np.float64)
-    slopes = np.empty(len(logits), np.float32)
-    loss = entropy_row(np.asarray(logits, np.float32), slopes, np.float32(0.5))
-    assert loss == pytest.approx(np.logaddexp(0, exact).sum(), rel=1e-4, abs=1e-30)
+@given(st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=600), st.integers(1, 3))
+def test_entropy_and_its_slopes(logits, n_texts):
+    logits = np.asarray([logits] * n_texts, np.float32)
+    biases = np.linspace(-1, 1, logits.shape[1], dtype=np.float32)
+    exact = (logits + biases).astype(np.float64)
+    slopes, losses = np.empty_like(logits), np.full(n_texts, 7.0)
+    entropy(logits, biases, np.float32(0.5), slopes, losses)
+    assert np.array_equal(logits, exact.astype(np.float32))
+    np.testing.assert_allclose(losses - 7, np.logaddexp(0, exact).sum(axis=1), rtol=1e-4, atol=1e-14)
     np.testing.assert_allclose(slopes, 0.5 / (1 + np.exp(-exact)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_entropy_of_nan_and_infinity_is_not_finite(bad):
-    slopes = np.empty(2, np.float32)
-    assert not np.isfinite(entropy_row(np.asarray([0, bad], np.float32), slopes, np.float32(1)))
+    logits, losses = np.asarray([[0, bad]], np.float32), np.zeros(1)
+    entropy(logits, np.zeros(2, np.float32), np.float32(1), np.empty_like(logits), losses)
+    assert not np.isfinite(losses[0])
+
+
+@pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
+@pytest.mark.parametrize("n_features", [1, 7, 40])
+def test_moving_some_rows_is_moving_those_by_their_sums(optimizer, n_features):
+    """`move_rows` is compared with autograd and an optimiser above, in a step on all labels."""
+    rng = np.random.default_rng(n_features)
+    options = RowOptions(optimizer, bias_init="none")
+    ours, expected = (LabelRows.start(9, n_features, 0.1, options=options) for _ in range(2))
+    before = ours.weights.copy()
+    slopes = rng.standard_normal((6, n_features)).astype(np.float32)
+    for rows in ([8, 0, 3], [0], [], [5, 8]):
+        terms = [rng.integers(6, size=rng.integers(1, 7)) for _ in rows]
+        factors = [rng.standard_normal(len(own)).astype(np.float32) for own in terms]
+        bounds, rows = counts_to_indptr([len(own) for own in terms]), np.asarray(rows, np.int32)
+        flat = np.concatenate([*terms, []]).astype(np.int32), np.concatenate([*factors, []]).astype(np.float32)
+        ours.move(rows, Ragged(bounds, *flat), slopes, 0.01)
+        rates = label_rows.step_rates(options, expected.seen, 0.01, dense=False)
+        for row, own, factor in zip(rows, terms, factors, strict=True):
+            one = slice(row, row + 1)
+            of_row = expected.weights[one], expected.biases[one], expected._state(one)
+            move_rows(*of_row, (factor @ slopes[own])[None], np.zeros(1, np.float32), rates)
+    assert_rows_are_close(ours, expected)
+    assert not np.array_equal(ours.weights, before)
+    assert np.array_equal(ours.weights[[1, 2, 4, 6, 7]], before[[1, 2, 4, 6, 7]])
 
 
 class TestWithPositives:

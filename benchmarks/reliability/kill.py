@@ -62,7 +62,7 @@ def main() -> None:
         write_data(place)
         expected, seconds = {}, {}
         for name in chosen:
-            run(name, [])  # compiles what it needs
+            run(name, [])  # loads what it needs
             remove_outputs(place)
             begin = time.perf_counter()
             run(name, [])

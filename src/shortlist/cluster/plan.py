@@ -23,7 +23,7 @@ from shortlist.recipes.options import Options, resolve
 from shortlist.recipes.recipe import Recipe
 
 GB = 1e9
-LIBRARY_BYTES = 350e6  # Python, numba, Ray and their libraries in one process
+LIBRARY_BYTES = 350e6  # Python, numpy, Ray and their libraries in one process
 BYTES_PER_WORD = 9  # of a text, with its space
 BACKWARD = 3  # multiply-adds of a training step over those of a prediction: scores, gradients, and the update
 N_REDUCE = 2  # how often the gradient to the features crosses the wire: to be summed, and back

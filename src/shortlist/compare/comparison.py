@@ -37,7 +37,6 @@ OnSummary = Callable[[dict[str, Any]], None]
 GB = 1e9
 DEFAULT_MEMORY_FRACTION = 0.9  # of the free memory
 THREAD_VARIABLES = (
-    "NUMBA_NUM_THREADS",
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",

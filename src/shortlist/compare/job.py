@@ -50,7 +50,6 @@ class Measured(msgspec.Struct, kw_only=True):
     """What the process of an entry measures itself."""
 
     train_seconds: float | None = None
-    compile_seconds: float | None = None  # compiling kernels, once per machine; not part of train_seconds
     model_bytes: float | None = None
     bulk_texts_per_second: float | None = None
     ms_p50: float | None = None

@@ -17,7 +17,7 @@ from shortlist.compare.peers.run_peer import installed_versions
 from shortlist.compare.plan import RUN_PEER
 from shortlist.errors import OptionError
 
-OUR_LIBRARIES = ["numpy", "scipy", "numba", "faiss-cpu", "torch"]
+OUR_LIBRARIES = ["numpy", "scipy", "faiss-cpu", "torch"]
 PEER_LIBRARIES = ["numpy", "scipy", "scikit-learn"]
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numba.core import event
 
 from shortlist.compare.job import CHECKPOINTS, MODEL, Job, Measured
 from shortlist.compare.peers.run_peer import CANNOT_RUN, LATENCY_K, end_with_parent, measure_latency, peak_memory
@@ -38,11 +37,9 @@ def run(job: Job) -> None:
     splits = Splits.read(job.source, job.seed, job.reading, job.drop_leaks)
     if splits.fingerprint() != job.fingerprint:
         raise DataError(f"{job.source} has changed since the comparison started. Start the comparison again.")
-    compiling, start = event.TimingListener(), time.perf_counter()
-    with event.install_listener("numba:compile", compiling):
-        trained = train(splits.train, job.recipe, ensemble=job.ensemble, **_options(job))
-    compile_seconds = compiling.duration if compiling.done else 0.0
-    train_seconds = time.perf_counter() - start - compile_seconds
+    start = time.perf_counter()
+    trained = train(splits.train, job.recipe, ensemble=job.ensemble, **_options(job))
+    train_seconds = time.perf_counter() - start
     trained.save(folder / MODEL)
     log.info("trained in %.1f s", train_seconds)
     model = load(folder / MODEL)
@@ -60,7 +57,6 @@ def run(job: Job) -> None:
     latency = measure_latency(lambda one: predict(one, k=LATENCY_K, threads=1), splits.single_inputs(job.latency_texts))
     measured = Measured(
         train_seconds=train_seconds,
-        compile_seconds=compile_seconds,
         model_bytes=sum(path.stat().st_size for path in (folder / MODEL).iterdir()),
         bulk_texts_per_second=len(splits.test) / max(bulk_seconds, 1e-9),
         ms_p50=latency["ms_p50"],

@@ -72,7 +72,10 @@ def convert_truth(truth: Any) -> Labels:
 def _read_rows(rows: Any, what: str, lowest: int) -> Labels:
     if isinstance(rows, Dataset):
         return Labels(rows.labels, rows.label_names)
-    labels = Labels(rows) if isinstance(rows, Ragged) else _read_lists(rows, what)
+    if isinstance(rows, Ragged):
+        labels = Labels(Ragged(np.asarray(rows.indptr, np.int64), rows.values, rows.weights))
+    else:
+        labels = _read_lists(rows, what)
     ids = labels.rows.values
     if labels.kind == "ids" and (wrong := outside(ids, MAX_ID + 1, lowest)) is not None:
         raise DataError(f"{what}: {wrong} is not a label id; ids are between {lowest} and {MAX_ID}")

@@ -1,1 +1,1 @@
-"""Compiled inner loops (numba). They know only arrays, and each has a slow twin in the tests."""
+"""Inner loops in C. They know only arrays, and each has a slow twin in the tests."""

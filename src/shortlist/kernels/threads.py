@@ -7,15 +7,14 @@ process starts its own.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache, wraps
-from inspect import signature
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from shortlist.errors import OptionError
-from shortlist.kernels.compile import kernel
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +41,7 @@ class _Process:
     lock = threading.Lock()
     pool: ThreadPoolExecutor | None = None
     n_blas_users = 0
-    blas_threads: Sequence[int] = ()  # before the first of them
+    blas: Sequence[tuple[Any, int]] = ()  # each library, with its number of threads before the first user
     blas_limit = 0
 
 
@@ -84,19 +83,22 @@ class use_threads:
 
 
 class use_cores(use_threads):
-    """As `use_threads`, and limit the threads of numpy's matrix products (BLAS) too."""
+    """As `use_threads`, and limit the threads of numpy's matrix products (BLAS) too.
+
+    scipy.linalg brings a BLAS of its own. It is limited if it is loaded when the first user begins.
+    """
 
     def __enter__(self) -> int:
         if self._threads is not None:
             # BLAS has one number of threads for the process: the first user sets it, the last one restores it.
             with _Process.lock:
                 if not _Process.n_blas_users:
-                    _Process.blas_threads = [library.num_threads for library in _blas_libraries()]
-                    _Process.blas_limit = max(_Process.blas_threads, default=1)
+                    libraries = _blas_libraries("scipy.linalg" in sys.modules)
+                    _Process.blas = [(library, library.num_threads) for library in libraries]
+                    _Process.blas_limit = max((before for _, before in _Process.blas), default=1)
                 _Process.n_blas_users += 1
                 if self._threads < _Process.blas_limit:
-                    _set_blas_threads([min(self._threads, before) for before in _Process.blas_threads])
-                    _Process.blas_limit = self._threads
+                    _set_blas_threads(self._threads)
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
@@ -104,23 +106,26 @@ class use_cores(use_threads):
         if self._threads is not None:
             with _Process.lock:
                 _Process.n_blas_users -= 1
-                if not _Process.n_blas_users and _Process.blas_limit < max(_Process.blas_threads, default=1):
-                    _set_blas_threads(_Process.blas_threads)
+                most = max((before for _, before in _Process.blas), default=1)
+                if not _Process.n_blas_users and _Process.blas_limit < most:
+                    _set_blas_threads(most)
 
 
 @cache
-def _blas_libraries() -> list[Any]:
+def _blas_libraries(with_scipy: bool) -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
-def _set_blas_threads(numbers: Sequence[int]) -> None:
-    for library, n_threads in zip(_blas_libraries(), numbers, strict=True):
+def _set_blas_threads(most: int) -> None:
+    """Let each library use the threads that it had before the first user, but at most this many."""
+    _Process.blas_limit = most
+    for library, before in _Process.blas:
         # Recent versions of threadpoolctl ignore all threads but the first that sets a number; we have our own lock.
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
-        library.set_num_threads(n_threads)
+        library.set_num_threads(min(most, before))
 
 
 def run_shares(work: Callable[[int], Any], n_shares: int) -> None:
@@ -176,31 +181,6 @@ def run_ranges(serial: Callable, n: int, minimum: int, *arguments: Any) -> None:
         serial(0, n, *arguments)
     else:
         run_shares(lambda i: serial(i * n // n_shares, (i + 1) * n // n_shares, *arguments), n_shares)
-
-
-def parallel_kernel(rows: str = "", bounds: str = "", n_shares: int = 0, minimum: int = 1, **options: Any) -> Any:
-    """Compile a function with parameters `begin`, `end`, … as a kernel, and share its range out over threads.
-
-    The decorated function takes the parameters after `begin` and `end`. The range is the length of the parameter named
-    by `rows`, the number of intervals in the one named by `bounds`, or `n_shares`. `minimum` is the shortest range
-    that is worth a thread.
-    """
-
-    def decorate(function: Callable) -> Callable:
-        serial = kernel(function, **options)
-        parameters = list(signature(function).parameters.values())[2:]
-        place = 0 if n_shares else [parameter.name for parameter in parameters].index(rows or bounds)
-
-        @wraps(function)
-        def parallel(*arguments: Any) -> None:
-            n = n_shares or len(arguments[place]) - bool(bounds)
-            run_ranges(serial, n, minimum, *arguments)
-
-        parallel.kernel = serial  # type: ignore[attr-defined]
-        parallel.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
-        return parallel
-
-    return decorate
 
 
 def _forget_threads() -> None:

@@ -9,46 +9,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from shortlist.kernels.compile import kernel
-from shortlist.kernels.threads import parallel_kernel
+from shortlist.kernels.native import native
+from shortlist.kernels.threads import run_ranges
 
-STRIDE = 64
-
-
-@kernel
-def _count_contexts(row, tokens, indptr, starts, ends, contexts, skip_own, counts, touched):
-    """Count the contexts of the row's tokens in `counts`; returns how many different ones were `touched`."""
-    n_touched = 0
-    for t in range(indptr[row], indptr[row + 1]):
-        token = tokens[t]
-        for position in range(starts[token], ends[token]):
-            if skip_own and position == token:
-                continue
-            context = contexts[position]
-            if counts[context] == 0:
-                touched[n_touched] = context
-                n_touched += 1
-            counts[context] += 1
-    return n_touched
+STRIDE = 64  # as in c/labels.c
 
 
-@parallel_kernel(n_shares=STRIDE)
 def positive_information(
-    begin,
-    end,
-    tokens,
-    indptr,
-    starts,
-    ends,
-    contexts,
-    skip_own,
-    log_rows,
-    log_contexts,
-    weights,
-    out_indptr,
-    columns,
-    information,
-):
+    tokens: np.ndarray,
+    indptr: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    contexts: np.ndarray,
+    skip_own: bool,
+    log_rows: np.ndarray,
+    log_contexts: np.ndarray,
+    weights: np.ndarray,
+    out_indptr: np.ndarray,
+    columns: np.ndarray,
+    information: np.ndarray,
+) -> None:
     """Positive pointwise mutual information of words and contexts, in two calls.
 
     `tokens[indptr[w]:indptr[w + 1]]` are the positions of word w; the contexts of token t are
@@ -57,34 +37,14 @@ def positive_information(
     With empty `columns` the kernel counts: `out_indptr[w + 1]` becomes the number of pairs of word w.
     Otherwise it fills `columns` (increasing) and `information` along `out_indptr`.
     """
-    is_filling = len(columns) > 0
-    counts = np.zeros(len(log_contexts), np.int32)
-    touched = np.empty(len(log_contexts), np.int32)
-    for share in range(begin, end):
-        for row in range(share, len(indptr) - 1, STRIDE):
-            n_touched = _count_contexts(row, tokens, indptr, starts, ends, contexts, skip_own, counts, touched)
-            if is_filling:
-                touched[:n_touched].sort()
-            at = out_indptr[row] if is_filling else 0
-            for context in touched[:n_touched]:
-                value = np.log(counts[context]) - log_rows[row] - log_contexts[context]
-                counts[context] = 0
-                if value > 0:
-                    if is_filling:
-                        columns[at] = context
-                        information[at] = weights[row] * value
-                    at += 1
-            if not is_filling:
-                out_indptr[row + 1] = at
+    run_ranges(
+        native.positive_information, STRIDE, 1, tokens, indptr, starts, ends, contexts, skip_own, log_rows,
+        log_contexts, weights, out_indptr, columns, information,
+    )  # fmt: skip
 
 
-@parallel_kernel(n_shares=STRIDE, fastmath={"contract"})
-def sparse_times_dense(begin, end, indptr, columns, values, dense, out):
+def sparse_times_dense(
+    indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, dense: np.ndarray, out: np.ndarray
+) -> None:
     """out = sparse (CSR) · dense, all float32."""
-    for share in range(begin, end):
-        for row in range(share, len(indptr) - 1, STRIDE):
-            out[row] = 0
-            for i in range(indptr[row], indptr[row + 1]):
-                value, column = values[i], columns[i]
-                for d in range(dense.shape[1]):
-                    out[row, d] += value * dense[column, d]
+    run_ranges(native.sparse_times_dense, STRIDE, 1, indptr, columns, values, dense, out)

@@ -14,7 +14,6 @@ import numpy as np
 
 from shortlist.kernels import label_tree as kernels
 from shortlist.kernels.threads import use_threads
-from shortlist.kernels.top_k import mark_top
 from shortlist.lazy import sparse
 from shortlist.progress import Progress
 
@@ -85,11 +84,11 @@ def _kernel_rows(centroids: sparse.csr_array, normalize: bool, pool: ThreadPoolE
     """
     words = centroids.indices.astype(np.int32, copy=False)
     counts = np.bincount(words, minlength=centroids.shape[1])
-    new_word = np.empty(len(counts), np.uint32)
-    new_word[np.argsort(-counts, kind="stable")] = np.arange(len(counts), dtype=np.uint32)
+    new_word = np.empty(len(counts), np.int32)
+    new_word[np.argsort(-counts, kind="stable")] = np.arange(len(counts), dtype=np.int32)
     indptr = centroids.indptr.astype(np.int64)
     nnz, n = len(words), centroids.shape[0]
-    rows = kernels.Rows(indptr, np.empty(nnz, np.uint32), np.empty(nnz, np.float32), np.zeros(n, np.float32))
+    rows = kernels.Rows(indptr, np.empty(nnz, np.int32), np.empty(nnz, np.float32), np.zeros(n, np.float32))
 
     # Each row by its own length (0), or all by the largest.
     length = 0.0 if normalize else np.sqrt(centroids.power(2).sum(axis=1).max(initial=0))
@@ -116,7 +115,7 @@ def _split(
     list(pool.map(score, range(0, len(labels), LABELS_PER_TASK)))
     left_clusters, n_left = kernels.split_sizes(len(labels), node.n_clusters)
     is_left = np.zeros(len(labels), np.bool_)
-    mark_top(scores, n_left, is_left)
+    kernels.mark_top(scores, n_left, is_left)
     middle = node.start + n_left
     order[node.start : middle] = labels[is_left]
     order[middle : node.end] = labels[~is_left]

@@ -171,7 +171,7 @@ def arrays_of(content: Any, path: Path) -> Arrays:
         arrays, _, start = safetensors_header(content)
         data = np.frombuffer(content, np.uint8)[start:]
         found = {name: array_in(data, info) for name, info in arrays.items()}
-        if not all(array.flags.aligned for array in found.values()):  # loops would be compiled again for them
+        if not all(array.flags.aligned for array in found.values()):  # C relies on it
             raise ValueError("an array is not aligned")
         return found
     except (KeyError, TypeError, ValueError) as error:

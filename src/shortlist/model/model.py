@@ -381,7 +381,7 @@ class Model(ModelLabels):
         save_model(self, folder, bits)
 
     def warm_up(self, threads: int | None = None, search_effort: float = 1.0) -> None:
-        """Load, and the first time on a machine compile, everything that predictions need. This may take seconds."""
+        """Load and prepare everything that predictions need, so that the first one does not wait."""
         if self.columns is not None:
             from shortlist.data.feature_rows import FeatureRow, stack_rows
 

@@ -74,7 +74,7 @@ class Calibration(Stage):
         total = total_of_best(scores if best is None else best)
         probabilities = np.empty(scores.shape, np.float32)
         fitted = self._weights, self._curves, PLACES
-        calibrated(scores, total, known, *fitted, np.float32(CLIP), MIN_OTHERS, probabilities)
+        calibrated(scores, total, np.asarray(known, np.float64), *fitted, np.float32(CLIP), MIN_OTHERS, probabilities)
         return probabilities
 
     def multiply_adds(self) -> float:

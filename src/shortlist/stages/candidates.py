@@ -338,9 +338,9 @@ class NearestLabels(CandidateStage):
     def evidence(
         self, features: np.ndarray, ids: np.ndarray, n_searched: int, found: Candidates | None = None
     ) -> tuple[np.ndarray, ...]:
-        queries = normalize_rows(features)
+        queries = normalize_rows(np.asarray(features, np.float32))
         cosines, votes = np.empty(ids.shape, np.float32), np.zeros(ids.shape, np.float32)
-        self._centres.cosines_of(queries, np.ascontiguousarray(ids), *self._centres_of_labels, cosines)
+        self._centres.cosines_of(queries, np.ascontiguousarray(ids, np.int32), *self._centres_of_labels, cosines)
         if self._texts is not None:
             found = self.find(features, n_searched) if found is None else found
             assert found.ids is not None

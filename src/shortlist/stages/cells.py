@@ -16,7 +16,7 @@ import numpy as np
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, counts_to_indptr
 from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.kernels.candidates import cosines_of_labels, search_cells, search_codes
-from shortlist.kernels.compile import native
+from shortlist.kernels.native import native
 from shortlist.labels.centroids import nearest_centroid, normalize_rows, spherical_kmeans
 
 ONE_CELL_UP_TO = 2048  # vectors
@@ -97,7 +97,7 @@ class CellIndex:
         cosines = np.empty(places.shape, np.float32)
         n_cells = max(1, min(n_cells, len(self.cells)))
         cells, vectors = ((rows.values, rows.scales) for rows in (self.cells, self.vectors))
-        queries = normalize_rows(queries)
+        queries = normalize_rows(np.asarray(queries, np.float32))
         if self._codes is None:
             search_cells(queries, *cells, self.starts, *vectors, n_cells, places, cosines)
         else:
@@ -114,11 +114,7 @@ class CellIndex:
     @cached_property
     def _codes(self) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None:
         """Short codes of cells and vectors for a first look; None where there are none."""
-        if (
-            native is None
-            or len(self) < CODES_FROM
-            or not self.cells.values.dtype == self.vectors.values.dtype == np.int8
-        ):
+        if len(self) < CODES_FROM or not self.cells.values.dtype == self.vectors.values.dtype == np.int8:
             return None
         return _codes_of(self.cells, np.array([0, len(self.cells)])), _codes_of(self.vectors, self.starts)
 
@@ -164,7 +160,7 @@ class CellIndex:
 
 
 def _codes_of(rows: QuantizedMatrix, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The standard deviation of each feature, the first block of each cell, and the codes: see native/search.c."""
+    """The standard deviation of each feature, the first block of each cell, and the codes: see c/search.c."""
     deviations = np.empty(rows.shape[1], np.float32)
     first_block = counts_to_indptr(-(-np.diff(starts) // CODES_PER_BLOCK))
     codes = np.empty((first_block[-1], -(-rows.shape[1] // FEATURES_PER_GROUP) * BYTES_PER_GROUP), np.uint8)

@@ -224,7 +224,8 @@ class BucketClassifier(Classifier):
         of_buckets = [expit(layer.logits(self._of_repetition(features, i))) for i, layer in enumerate(self._layers)]
         for begin in range(0, self.n_labels, LABELS_PER_BLOCK):
             buckets = self._buckets[:, begin : begin + LABELS_PER_BLOCK]
-            means = sum(p[:, own] for p, own in zip(of_buckets, buckets, strict=True)) / np.float32(len(buckets))
+            scores_of = (np.take(p, own, axis=1) for p, own in zip(of_buckets, buckets, strict=True))
+            means = sum(scores_of) / np.float32(len(buckets))
             best_of_row(means, begin, min(begin, k), ids, scores)
         return ids, scores
 

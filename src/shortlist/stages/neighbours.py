@@ -160,7 +160,7 @@ class NeighbourIndex:
         labels = np.unique(ids[ids >= 0])
         positions, own_bounds = gather_positions(bounds, labels)
         vectors, own_places = self.take(places[positions]), np.arange(len(positions))
-        own_ids = np.where(ids >= 0, np.searchsorted(labels, ids), -1)
+        own_ids = np.where(ids >= 0, np.searchsorted(labels, ids), -1).astype(np.int32)
         scales = np.ones(len(vectors), np.float32)
         cosines_of_labels(queries, own_ids, own_bounds, own_places, vectors, scales, cosines)
 

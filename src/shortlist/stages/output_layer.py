@@ -112,7 +112,7 @@ class OutputLayer:
 
     def logits_of(self, features: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """The logits of each text's candidates (texts × K rows); −∞ where a candidate is -1."""
-        logits = np.empty(candidates.shape, np.float32)
+        logits, candidates = np.empty(candidates.shape, np.float32), np.asarray(candidates, np.int32)
         score_rows(self.rows.values, self.rows.scales, self.biases, self.hidden(features), candidates, logits)
         return logits
 

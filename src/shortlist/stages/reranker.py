@@ -62,7 +62,7 @@ class Mixture:
         """Log-odds of the candidates; −∞ where there is none."""
         odds = np.empty(word_scores.shape, np.float32)
         known = evidence.names, evidence.known, evidence.is_known
-        weights = tuple(vars(self).values())
+        weights, probabilities = tuple(vars(self).values()), np.asarray(probabilities, np.float32)
         evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, weights, CLIP, odds)
         return odds
 

@@ -94,7 +94,8 @@ def _ppmi(words: Ragged, n_words: int, contexts: Ragged, n_contexts: int) -> spa
     The contexts of a word are the words around it if `contexts is words`, else all contexts of its text.
     """
     text = words.row_ids
-    starts, ends = contexts.indptr[text], contexts.indptr[text + 1]
+    indptr = contexts.indptr.astype(np.int64, copy=False)
+    starts, ends = indptr[text], indptr[text + 1]
     if contexts is words:
         position = np.arange(len(text))
         starts, ends = np.maximum(starts, position - WINDOW), np.minimum(ends, position + WINDOW + 1)
@@ -108,7 +109,8 @@ def _ppmi(words: Ragged, n_words: int, contexts: Ragged, n_contexts: int) -> spa
         log_contexts = np.log(smoothed / max(smoothed.sum(), 1))
     positions = np.argsort(words.values, kind="stable")  # of word 0, then of word 1, and so on
     inputs = (
-        positions, counts_to_indptr(counts), starts, ends, contexts.values, contexts is words,
+        positions, counts_to_indptr(counts), starts, ends,
+        contexts.values.astype(np.int32, copy=False), contexts is words,
         log_words, log_contexts, counts**FREQUENCY_POWER,
     )  # fmt: skip
     # The first call counts the values of each row, the second fills them in.

@@ -51,7 +51,7 @@ class Budget:
         """
         now = self.elapsed
         if self._first is None:
-            self._first = now, done  # from now on: the first step may have waited for a compiler
+            self._first = now, done  # from now on: the first step also loads libraries and data
         seconds, epochs = now - self._first[0], done - self._first[1]
         if seconds < MEASURED_SECONDS or not epochs:
             return None

@@ -161,10 +161,10 @@ class LabelRows:
         if candidates is None:
             return self._step_on_all(features, positives, learning_rate, logits_out)
         if isinstance(candidates, Clusters):
-            starts, ids = candidates.starts, candidates.ids
+            starts, ids = np.asarray(candidates.starts, np.int64), np.asarray(candidates.ids, np.int32)
             home = np.searchsorted(starts, positives.values, side="right") - 1
         else:
-            starts, ids, home = None, candidates, positives.values
+            starts, ids, home = None, np.asarray(candidates, np.int32), positives.values
         if not np.all(np.any(ids[positives.row_ids] == home[:, None], axis=1)):
             raise OptionError("the positives of a text must be among its candidates")
         n_texts, n_parts = len(features), n_threads()

@@ -93,7 +93,7 @@ class PlainBag:
 
     def forward(self, batch: Batch, rng: np.random.Generator) -> np.ndarray:
         n_texts, width = batch.inputs.shape
-        self._ids = batch.inputs.ravel()
+        self._ids = batch.inputs.ravel().astype(np.int32)
         weights = np.empty(0, np.float32) if batch.weights is None else batch.weights.ravel()
         self._unit = unit_weights(self._idf, batch.inputs, batch.weights)
         sums = np.empty((n_texts, self.n_features), np.float32)
@@ -117,7 +117,8 @@ class PlainBag:
         order = np.argsort(rows, kind="stable")
         rows, places = rows[order], there[order]
         begins = np.flatnonzero(np.diff(rows, prepend=-1))
-        terms = Ragged(np.append(begins, len(rows)), places // self._unit.shape[1], self._unit.ravel()[places])
+        texts = (places // self._unit.shape[1]).astype(np.int32)
+        terms = Ragged(np.append(begins, len(rows)), texts, self._unit.ravel()[places])
         self._words.move(rows[begins], terms, np.ascontiguousarray(gradient), learning_rate)
 
     def arrays(self) -> Arrays:

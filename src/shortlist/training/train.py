@@ -256,8 +256,11 @@ def memory_advice(dataset: Dataset) -> str:
 def running(recipe: Recipe, options: Options) -> Iterator[None]:
     """Set the number of threads of kernels and of torch, which is loaded if the recipe needs it.
 
-    Matrix products of numpy use one thread: ours share them out, do not spin, and always add up in the same order.
+    Matrix products of numpy and scipy use one thread: ours share them out, do not spin, and always add up in the same
+    order.
     """
+    import scipy.linalg  # noqa: F401 - here, so that `use_cores` limits it
+
     with use_cores(1), use_threads(options.get("threads", None)) as n_threads:
         if not needs_torch(recipe, options):
             yield

@@ -54,6 +54,8 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
         require_pairs(model, old, "replay")
     is_right = dataset.labels.weights is None or dataset.labels.weights > 0
     new = {dataset.label_names[i] for i in np.unique(dataset.labels.values[is_right])} - set(model.labels.ids)
+    import scipy.linalg  # noqa: F401 - here, so that `use_cores` limits it
+
     with use_cores(1), use_threads(threads):
         names = {label: dataset.display_names.get(label, "") for label in sorted(new)}
         grown = model.add_labels(names) if names else model

@@ -1,8 +1,8 @@
-/* What the re-ranker knows about candidates: see kernels/reranker.py and kernels/evidence.py. */
+/* What the re-ranker knows about candidates: see kernels/evidence.py, and `score_candidates` in kernels/reranker.py. */
 
 #include "native.h"
 
-enum { MAX_NAMES_PER_WORD = 1000, PAGE = 1 << 16 };
+enum { PAGE = 1 << 16 };
 
 /* Where a word is among sorted words, or would be. */
 static int64_t find_word(const uint16_t *words, int64_t low, int64_t high, uint16_t word) {
@@ -14,33 +14,45 @@ static int64_t find_word(const uint16_t *words, int64_t low, int64_t high, uint1
     return low;
 }
 
+/* Weights of words, in float32 or in 8 bits. */
+typedef struct {
+    const int8_t *bytes;
+    const float *floats; /* NULL: in 8 bits */
+} Weights;
+
+static inline float weight_at(Weights weights, int64_t at) {
+    return weights.floats ? weights.floats[at] : weights.bytes[at];
+}
+
 /* The sum of weight times value over the words that a label and a text have on the same page; both are sorted. `marked`
 has a bit for every word of the text: most words of a label are not in it, and a bit tells so at once. */
-static float score_page(const uint16_t *own, const float *values, int64_t n_own, const uint16_t *label_words,
-                        const int8_t *weights, int64_t n, const uint64_t *marked) {
+static inline float score_page(const uint16_t *own, const float *values, int64_t n_own, const uint16_t *label_words,
+                               Weights weights, int64_t n, const uint64_t *marked) {
     float score = 0;
     if (n > 16 * n_own) { /* a long list: look the words of the text up in it */
         for (int64_t i = 0, at = 0; i < n_own && at < n; i++) {
             at = find_word(label_words, at, n, own[i]);
-            if (at < n && label_words[at] == own[i]) score += weights[at] * values[i];
+            if (at < n && label_words[at] == own[i]) score += weight_at(weights, at) * values[i];
         }
         return score;
     }
     for (int64_t at = 0; at < n; at++) {
         uint16_t word = label_words[at];
-        if (marked[word >> 6] >> (word & 63) & 1) score += weights[at] * values[find_word(own, 0, n_own, word)];
+        if (!(marked[word >> 6] >> (word & 63) & 1)) continue;
+        score += weight_at(weights, at) * values[find_word(own, 0, n_own, word)];
     }
     return score;
 }
 
-static int64_t score_candidates(const Argument *arguments) {
+static inline int64_t score_candidates(const Argument *arguments, int in_bytes) {
     ARRAY(const int64_t, indptr, 2);
     ARRAY(const int32_t, words, 3);
     ARRAY(const float, values, 4);
     ARRAY(const int64_t, starts, 5);
     int64_t n_pages = arguments[6].integer, k = arguments[11].m;
     ARRAY(const uint16_t, label_words, 7);
-    ARRAY(const int8_t, weights, 8);
+    ARRAY(const int8_t, bytes, 8);
+    ARRAY(const float, floats, 8);
     ARRAY(const float, scales, 9);
     ARRAY(const float, biases, 10);
     ARRAY(const int32_t, candidates, 11);
@@ -68,9 +80,10 @@ static int64_t score_candidates(const Argument *arguments) {
                     int64_t next = starts[labels[i + AHEAD] * n_pages + page];
                     __builtin_prefetch(label_words + next);
                     __builtin_prefetch(label_words + next + 32);
-                    __builtin_prefetch(weights + next);
+                    __builtin_prefetch(in_bytes ? (const void *)(bytes + next) : floats + next);
                 }
-                sums[i] += score_page(own, values + first, last - first, label_words + at, weights + at, n, marked);
+                Weights weights = {in_bytes ? bytes + at : NULL, in_bytes ? NULL : floats + at};
+                sums[i] += score_page(own, values + first, last - first, label_words + at, weights, n, marked);
             }
             for (int64_t i = 0; i < last - first; i++) marked[own[i] >> 6] = 0;
         }
@@ -82,6 +95,9 @@ static int64_t score_candidates(const Argument *arguments) {
     free(marked), free(own);
     return failed;
 }
+
+static int64_t score_with_bytes(const Argument *arguments) { return score_candidates(arguments, 1); }
+static int64_t score_with_floats(const Argument *arguments) { return score_candidates(arguments, 0); }
 
 static int64_t hash_bags(const Argument *arguments) {
     ARRAY(const uint8_t, words, 0);
@@ -147,20 +163,6 @@ static inline int64_t add_label(Table *table, int32_t label) {
     return at;
 }
 
-/* Insert into a list sorted by decreasing score, then increasing label; returns the new length. */
-static int64_t insert_best(int32_t label, float score, int32_t *ids, float *scores, int64_t k, int64_t filled) {
-    if (filled == k) {
-        if (score < scores[k - 1] || (score == scores[k - 1] && label > ids[k - 1])) return filled;
-        filled--;
-    }
-    int64_t at = filled;
-    for (; at > 0 && (score > scores[at - 1] || (score == scores[at - 1] && label < ids[at - 1])); at--) {
-        ids[at] = ids[at - 1], scores[at] = scores[at - 1];
-    }
-    ids[at] = label, scores[at] = score;
-    return filled + 1;
-}
-
 static int64_t gather_evidence(const Argument *arguments) {
     ARRAY(const int64_t, indptr, 2);
     ARRAY(const int32_t, words, 3);
@@ -170,10 +172,10 @@ static int64_t gather_evidence(const Argument *arguments) {
     ARRAY(const uint8_t, name_weights, 7);
     ARRAY(const int64_t, known_ptr, 8);
     ARRAY(const int32_t, known_labels, 9);
-    int64_t n_given = arguments[10].integer, k = arguments[11].m, room = k - n_given;
-    ARRAY(int32_t, all_ids, 11);
-    ARRAY(float, names, 12);
-    ARRAY(uint8_t, known, 13);
+    int64_t n_given = arguments[10].integer, max_names = arguments[11].integer, k = arguments[12].m, room = k - n_given;
+    ARRAY(int32_t, all_ids, 12);
+    ARRAY(float, names, 13);
+    ARRAY(uint8_t, known, 14);
     Table table = {NULL, NULL, NULL, 0, 0};
     float *best = malloc((room + 1) * sizeof *best);
     int64_t failed = -!best;
@@ -182,7 +184,7 @@ static int64_t gather_evidence(const Argument *arguments) {
         int64_t size = known_ptr[text + 1] - known_ptr[text] + k, n_new = 0;
         for (int64_t p = indptr[text]; p < indptr[text + 1]; p++) {
             int64_t n_names = name_ptr[words[p] + 1] - name_ptr[words[p]];
-            if (n_names > MAX_NAMES_PER_WORD) continue;
+            if (n_names > max_names) continue;
             size += n_names;
             __builtin_prefetch(name_labels + name_ptr[words[p]]);
             __builtin_prefetch(name_weights + name_ptr[words[p]]);
@@ -194,7 +196,7 @@ static int64_t gather_evidence(const Argument *arguments) {
         for (int64_t p = indptr[text]; p < indptr[text + 1]; p++) {
             int64_t first = name_ptr[words[p]], last = name_ptr[words[p] + 1];
             float value = values[p] * (float)(1 / 255.0);
-            for (int64_t i = first; last - first <= MAX_NAMES_PER_WORD && i < last; i++) {
+            for (int64_t i = first; last - first <= max_names && i < last; i++) {
                 table.slots[add_label(&table, name_labels[i])].name += value * name_weights[i];
             }
         }
@@ -221,9 +223,6 @@ static int64_t gather_evidence(const Argument *arguments) {
     return failed;
 }
 
-#define KNOWN_ABOVE 2.0
-#define OTHERS_BELOW 1.9
-
 static double softplus(double x) { return fmax(x, 0) + log1p(exp(-fabs(x))); }
 
 static int64_t evidence_odds(const Argument *arguments) {
@@ -235,10 +234,11 @@ static int64_t evidence_odds(const Argument *arguments) {
     ARRAY(const uint8_t, is_known, 5);
     ARRAY(const float, frequencies, 6);
     double weights[10], surest = arguments[17].real;
+    double known_above = arguments[18].real, others_below = arguments[19].real;
     for (int i = 0; i < 10; i++) weights[i] = arguments[7 + i].real;
     double first = weights[0], words = weights[1], name = weights[2], same_name = weights[3], frequency = weights[4];
     double first_rare = weights[5], words_rare = weights[6], own = weights[7], other = weights[8], bias = weights[9];
-    ARRAY(float, odds, 18);
+    ARRAY(float, odds, 20);
     int64_t k = arguments[0].m;
     for (int64_t i = 0; i < arguments[0].n * k; i++) {
         if (ids[i] < 0) {
@@ -250,17 +250,18 @@ static int64_t evidence_odds(const Argument *arguments) {
         double sum = (first + first_rare * common) * log(probability / (1 - probability)) + bias;
         sum += (words + words_rare * common) * word_scores[i] + frequency * common;
         sum += name * names[i] + same_name * square * square;
-        if (is_known[i / k] && known[i]) sum = KNOWN_ABOVE + softplus(sum + own - KNOWN_ABOVE);
-        else if (is_known[i / k]) sum = OTHERS_BELOW - softplus(OTHERS_BELOW - sum - other);
+        if (is_known[i / k] && known[i]) sum = known_above + softplus(sum + own - known_above);
+        else if (is_known[i / k]) sum = others_below - softplus(others_below - sum - other);
         odds[i] = sum;
     }
     return 0;
 }
 
 const Kernel EVIDENCE_KERNELS[] = {
-    {"score_candidates", "IIliflIHbffi=f", score_candidates, 0},
+    {"score_candidates", "IIliflIHbffi=f", score_with_bytes, 0},
+    {"score_candidates", "IIliflIHfffi=f", score_with_floats, 0},
     {"hash_bags", "Bll=L", hash_bags, 0},
-    {"gather_evidence", "IIlifliBliI=i=f=?", gather_evidence, 0},
-    {"evidence_odds", "ifff??fDDDDDDDDDDD=f", evidence_odds, 0},
+    {"gather_evidence", "IIlifliBliII=i=f=?", gather_evidence, 0},
+    {"evidence_odds", "ifff??fDDDDDDDDDDDDD=f", evidence_odds, 0},
     {0},
 };

@@ -272,51 +272,135 @@ end:
     return failed;
 }
 
-/* One query at a time and in full: for few vectors. */
-static int64_t search_cells(const Argument *arguments) {
-    ARRAY(const float, queries, 2);
-    ARRAY(const int8_t, cells, 3);
-    ARRAY(const float, cell_scales, 4);
-    ARRAY(const int64_t, starts, 5);
-    ARRAY(const int8_t, values, 6);
-    ARRAY(const float, scales, 7);
-    int64_t n_cells = arguments[8].integer, all_cells = arguments[3].n, n = arguments[2].m, k = arguments[9].m;
-    ARRAY(int32_t, places, 9);
-    ARRAY(float, cosines, 10);
-    int64_t most = larger(arguments[6].n, all_cells);
-    int32_t *seen = malloc((most + 1) * sizeof *seen), *chosen = malloc((most + 1) * sizeof *chosen);
-    uint32_t *keys = malloc((most + 1) * sizeof *keys);
-    float *dots = malloc((most + 1) * sizeof *dots);
-    for (int64_t q = arguments[0].integer; seen && chosen && keys && dots && q < arguments[1].integer; q++) {
-        for (int64_t cell = 0; cell < all_cells; cell++) seen[cell] = cell;
-        products_at(cells, cell_scales, seen, all_cells, queries + q * n, n, dots);
-        top_k(dots, all_cells, n_cells, chosen, keys);
-        int64_t n_seen = 0;
-        for (int64_t i = 0; i < n_cells; i++) {
-            for (int64_t row = starts[chosen[i]]; row < starts[chosen[i] + 1]; row++) seen[n_seen++] = row;
-        }
-        products_at(values, scales, seen, n_seen, queries + q * n, n, dots);
-        int64_t found = n_seen < k ? n_seen : k;
-        top_k(dots, n_seen, found, chosen, keys);
-        for (int64_t i = 0; i < k; i++) {
-            places[q * k + i] = i < found ? seen[chosen[i]] : -1;
-            cosines[q * k + i] = i < found ? dots[chosen[i]] : -INFINITY;
+/* Rows in float32 or in 8 bits, each with a scale. */
+typedef struct {
+    const int8_t *bytes;
+    const float *floats; /* NULL: in 8 bits */
+    const float *scales;
+    int64_t n, n_features;
+} Rows;
+
+static Rows rows_of(const Argument *arguments, int in_bytes) {
+    return (Rows){in_bytes ? arguments[0].data : NULL, in_bytes ? NULL : arguments[0].data, arguments[1].data,
+                  arguments[0].n, arguments[0].m};
+}
+
+/* Some rows as floats: where they are, or converted in `space`. */
+static const float *floats_of(Rows rows, int64_t first, int64_t n, float *space) {
+    if (rows.floats) return rows.floats + first * rows.n_features;
+    for (int64_t i = 0; i < n * rows.n_features; i++) space[i] = rows.bytes[first * rows.n_features + i];
+    return space;
+}
+
+/* The dot products of a vector and n rows. */
+static void products_of(const float *rows, const float *scales, int64_t n, const float *vector, int64_t n_features,
+                        float *products) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const float *a = rows + i * n_features, *b = a + n_features, *c = b + n_features, *d = c + n_features;
+        four_float_dots(a, b, c, d, vector, n_features, products + i);
+    }
+    for (; i < n; i++) products[i] = float_dot(rows + i * n_features, vector, n_features);
+    for (i = 0; i < n; i++) products[i] *= scales[i];
+}
+
+enum { QUERIES_AT_ONCE = 512, ROWS_AT_ONCE = 16 };
+
+/* Search cell by cell, so that rows stay in the cache for all queries that visit their cell. */
+static int64_t search_together(const float *queries, int64_t n_queries, Rows cells, Rows vectors, const int64_t *starts,
+                               int64_t n_cells, int64_t k, int32_t *places, float *cosines) {
+    int64_t n_features = cells.n_features, n_visits = n_queries * n_cells, longest = 0, failed = -1;
+    int32_t *nearest = malloc((n_visits + 1) * sizeof *nearest), *chosen = NULL;
+    int64_t *bounds = malloc(n_queries * (n_cells + 1) * sizeof *bounds); /* of the products with each cell */
+    int64_t *first_visit = calloc(cells.n + 2, sizeof *first_visit);
+    int64_t *visits = malloc((n_visits + 1) * sizeof *visits);
+    float *of_cells = malloc((n_queries * cells.n + 1) * sizeof *of_cells), *products = NULL;
+    float *space = malloc(ROWS_AT_ONCE * (n_features + 1) * sizeof *space);
+    uint32_t *cell_keys = malloc((cells.n + 1) * sizeof *cell_keys), *keys = NULL;
+    if (!nearest || !bounds || !first_visit || !visits || !of_cells || !space || !cell_keys) goto end;
+    for (int64_t first = 0; first < cells.n; first += ROWS_AT_ONCE) {
+        int64_t n = cells.n - first < ROWS_AT_ONCE ? cells.n - first : ROWS_AT_ONCE;
+        const float *rows = floats_of(cells, first, n, space);
+        for (int64_t q = 0; q < n_queries; q++) {
+            products_of(rows, cells.scales + first, n, queries + q * n_features, n_features,
+                        of_cells + q * cells.n + first);
         }
     }
-    int64_t failed = seen && chosen && keys && dots ? 0 : -1;
-    free(seen), free(chosen), free(keys), free(dots);
+    for (int64_t q = 0; q < n_queries; q++) {
+        int64_t *own = bounds + q * (n_cells + 1);
+        top_k(of_cells + q * cells.n, cells.n, n_cells, nearest + q * n_cells, cell_keys);
+        own[0] = 0;
+        for (int64_t i = 0; i < n_cells; i++) {
+            int64_t cell = nearest[q * n_cells + i];
+            own[i + 1] = own[i] + starts[cell + 1] - starts[cell];
+            first_visit[cell + 2]++;
+        }
+        longest = larger(longest, own[n_cells]);
+    }
+    for (int64_t cell = 0; cell < cells.n; cell++) first_visit[cell + 2] += first_visit[cell + 1];
+    for (int64_t i = 0; i < n_visits; i++) visits[first_visit[nearest[i] + 1]++] = i; /* now one cell further */
+    products = malloc((n_queries * longest + 1) * sizeof *products);
+    chosen = malloc((longest + 1) * sizeof *chosen);
+    keys = malloc((longest + 1) * sizeof *keys);
+    if (!products || !chosen || !keys) goto end;
+    for (int64_t cell = 0; cell < cells.n; cell++) {
+        for (int64_t first = starts[cell]; first < starts[cell + 1]; first += ROWS_AT_ONCE) {
+            int64_t n = starts[cell + 1] - first < ROWS_AT_ONCE ? starts[cell + 1] - first : ROWS_AT_ONCE;
+            if (first_visit[cell] == first_visit[cell + 1]) break;
+            const float *rows = floats_of(vectors, first, n, space);
+            for (int64_t i = first_visit[cell]; i < first_visit[cell + 1]; i++) {
+                int64_t q = visits[i] / n_cells, bound = bounds[q * (n_cells + 1) + visits[i] % n_cells];
+                products_of(rows, vectors.scales + first, n, queries + q * n_features, n_features,
+                            products + q * longest + bound + first - starts[cell]);
+            }
+        }
+    }
+    for (int64_t q = 0; q < n_queries; q++) {
+        const int64_t *own = bounds + q * (n_cells + 1);
+        int64_t n = own[n_cells], found = n < k ? n : k;
+        top_k(products + q * longest, n, found, chosen, keys);
+        for (int64_t j = 0, i = 0; j < found; j++) { /* both `chosen` and the bounds increase */
+            while (chosen[j] >= own[i + 1]) i++;
+            places[q * k + j] = starts[nearest[q * n_cells + i]] + chosen[j] - own[i];
+            cosines[q * k + j] = products[q * longest + chosen[j]];
+        }
+        for (int64_t j = found; j < k; j++) places[q * k + j] = -1, cosines[q * k + j] = -INFINITY;
+    }
+    failed = 0;
+end:
+    free(nearest), free(bounds), free(first_visit), free(visits), free(of_cells), free(space);
+    free(cell_keys), free(products), free(chosen), free(keys);
     return failed;
 }
 
-static int64_t cosines_of_labels(const Argument *arguments) {
+static int64_t search_cells(const Argument *arguments, int cells_in_bytes, int values_in_bytes) {
+    int64_t end = arguments[1].integer, n_features = arguments[2].m, k = arguments[9].m, failed = 0;
+    ARRAY(const float, queries, 2);
+    Rows cells = rows_of(arguments + 3, cells_in_bytes), vectors = rows_of(arguments + 6, values_in_bytes);
+    ARRAY(const int64_t, starts, 5);
+    ARRAY(int32_t, places, 9);
+    ARRAY(float, cosines, 10);
+    for (int64_t first = arguments[0].integer; first < end && !failed; first += QUERIES_AT_ONCE) {
+        int64_t n_queries = end - first < QUERIES_AT_ONCE ? end - first : QUERIES_AT_ONCE;
+        failed = search_together(queries + first * n_features, n_queries, cells, vectors, starts, arguments[8].integer,
+                                 k, places + first * k, cosines + first * k);
+    }
+    return failed;
+}
+
+static int64_t search_bytes(const Argument *arguments) { return search_cells(arguments, 1, 1); }
+static int64_t search_floats(const Argument *arguments) { return search_cells(arguments, 0, 0); }
+static int64_t search_bytes_by_floats(const Argument *arguments) { return search_cells(arguments, 0, 1); }
+static int64_t search_floats_by_bytes(const Argument *arguments) { return search_cells(arguments, 1, 0); }
+
+static inline int64_t cosines_of_labels(const Argument *arguments, int in_bytes) {
     ARRAY(const float, queries, 2);
     ARRAY(const int32_t, ids, 3);
     ARRAY(const int64_t, bounds, 4);
     ARRAY(const int64_t, places, 5);
-    ARRAY(const int8_t, values, 6);
-    ARRAY(const float, scales, 7);
+    Rows rows = rows_of(arguments + 6, in_bytes);
     ARRAY(float, cosines, 8);
-    int64_t n = arguments[2].m, k = arguments[3].m, last = arguments[1].integer * k;
+    int64_t n = arguments[2].m, k = arguments[3].m, last = arguments[1].integer * k, size = in_bytes ? n : 4 * n;
     enum { AHEAD = 4 };
     for (int64_t i = arguments[0].integer * k; i < last; i++) {
         cosines[i] = -1;
@@ -327,15 +411,21 @@ static int64_t cosines_of_labels(const Argument *arguments) {
         if (next >= 0) __builtin_prefetch(places + bounds[next]);
         next = i + AHEAD < last ? ids[i + AHEAD] : -1;
         if (next >= 0 && bounds[next] < bounds[next + 1]) {
-            for (int64_t at = 0; at < n; at += 64) __builtin_prefetch(values + places[bounds[next]] * n + at);
+            const char *row = (const char *)arguments[6].data + places[bounds[next]] * size;
+            for (int64_t at = 0; at < size; at += 64) __builtin_prefetch(row + at);
         }
         for (int64_t j = ids[i] < 0 ? 0 : bounds[ids[i]]; ids[i] >= 0 && j < bounds[ids[i] + 1]; j++) {
-            int64_t place = places[j];
-            cosines[i] = fmaxf(cosines[i], scales[place] * dot(values + place * n, queries + i / k * n, n));
+            const float *query = queries + i / k * n;
+            int64_t at = places[j] * n;
+            float product = in_bytes ? dot(rows.bytes + at, query, n) : float_dot(rows.floats + at, query, n);
+            cosines[i] = fmaxf(cosines[i], rows.scales[places[j]] * product);
         }
     }
     return 0;
 }
+
+static int64_t cosines_with_bytes(const Argument *arguments) { return cosines_of_labels(arguments, 1); }
+static int64_t cosines_with_floats(const Argument *arguments) { return cosines_of_labels(arguments, 0); }
 
 static int64_t labels_of_centres(const Argument *arguments) {
     ARRAY(const int32_t, found, 0);
@@ -384,8 +474,12 @@ end:
 const Kernel SEARCH_KERNELS[] = {
     {"code_vectors", "bfl=fl=B", code_vectors, 0},
     {"search_codes", "IIfflBbfflBbflII=i=f", search_codes, 0},
-    {"search_cells", "IIfbflbfI=i=f", search_cells, 0},
-    {"cosines_of_labels", "IIfillbf=f", cosines_of_labels, 0},
+    {"search_cells", "IIfbflbfI=i=f", search_bytes, 0},
+    {"search_cells", "IIffflffI=i=f", search_floats, 0},
+    {"search_cells", "IIffflbfI=i=f", search_bytes_by_floats, 0},
+    {"search_cells", "IIfbflffI=i=f", search_floats_by_bytes, 0},
+    {"cosines_of_labels", "IIfillbf=f", cosines_with_bytes, 0},
+    {"cosines_of_labels", "IIfillff=f", cosines_with_floats, 0},
     {"labels_of_centres", "ifi?=i=f", labels_of_centres, 0},
     {0},
 };

@@ -36,7 +36,7 @@ static int64_t find_slot(Table table, const uint8_t *data, int64_t start, int64_
     return slot_from(table, hash_bytes(data, start, end), data + start, end - start);
 }
 
-static int64_t find_many(const Argument *arguments) {
+static int64_t find_strings(const Argument *arguments) {
     Table table = table_of(arguments);
     ARRAY(const uint8_t, data, 3);
     ARRAY(const int64_t, bounds, 4);
@@ -45,7 +45,7 @@ static int64_t find_many(const Argument *arguments) {
     return 0;
 }
 
-static int64_t add_many(const Argument *arguments) {
+static int64_t add_strings(const Argument *arguments) {
     Table table = table_of(arguments);
     int32_t *slots = arguments[0].data; /* all three also belong to the table */
     uint8_t *arena = arguments[1].data;
@@ -74,7 +74,7 @@ static int64_t add_many(const Argument *arguments) {
     return count;
 }
 
-static int64_t place_all(const Argument *arguments) {
+static int64_t place_strings(const Argument *arguments) {
     Table table = table_of(arguments);
     int32_t *slots = arguments[0].data; /* also those of the table */
     for (int64_t i = 0; i < arguments[3].integer; i++) {
@@ -242,11 +242,42 @@ static int compare_ids(const void *a, const void *b) {
     return (*(const int32_t *)a > *(const int32_t *)b) - (*(const int32_t *)a < *(const int32_t *)b);
 }
 
+/* Quicksort, unless the pivots are too bad. */
+void sort_in_place(int32_t *ids, int64_t n) {
+    enum { SHORT = 24 };
+    for (int64_t patience = n; n > SHORT; patience = patience * 3 / 4) {
+        if (patience < 2) {
+            qsort(ids, n, sizeof *ids, compare_ids);
+            return;
+        }
+        int32_t a = ids[0], b = ids[n / 2], c = ids[n - 1];
+        int32_t pivot = a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
+        int64_t low = 0, high = n - 1;
+        for (;; low++, high--) {
+            while (ids[low] < pivot) low++;
+            while (ids[high] > pivot) high--;
+            if (low >= high) break;
+            int32_t other = ids[low];
+            ids[low] = ids[high], ids[high] = other;
+        }
+        int low_is_short = low < n - low;
+        sort_in_place(low_is_short ? ids : ids + low, low_is_short ? low : n - low);
+        ids += low_is_short ? low : 0;
+        n = low_is_short ? n - low : low;
+    }
+    for (int64_t i = 1; i < n; i++) {
+        int32_t id = ids[i];
+        int64_t at = i;
+        for (; at > 0 && ids[at - 1] > id; at--) ids[at] = ids[at - 1];
+        ids[at] = id;
+    }
+}
+
 /* Append a text's distinct ids, sorted, with tf-idf weights scaled to this length; returns the new end. */
 static int64_t append_weighted(const int32_t *ids, int64_t n, int32_t *sorted, const float *idf, double length,
                                int32_t first, int32_t *columns, float *values, int64_t filled) {
     memcpy(sorted, ids, n * sizeof *ids);
-    qsort(sorted, n, sizeof *ids, compare_ids);
+    sort_in_place(sorted, n);
     int64_t begin = filled;
     double square = 0;
     for (int64_t i = 0, same; i < n; i = same) {
@@ -256,7 +287,7 @@ static int64_t append_weighted(const int32_t *ids, int64_t n, int32_t *sorted, c
         values[filled++] = weight;
         square += weight * weight;
     }
-    for (int64_t i = begin; i < filled; i++) values[i] *= length / sqrt(square);
+    for (int64_t i = begin; square > 0 && i < filled; i++) values[i] *= length / sqrt(square);
     return filled;
 }
 
@@ -286,9 +317,9 @@ static int64_t weigh_texts(const Argument *arguments) {
 }
 
 const Kernel TEXT_KERNELS[] = {
-    {"_find_many", "iBlBl=i", find_many, 0},
-    {"_add_many", "=i=B=lIBl=i", add_many, 1},
-    {"_place_all", "=iBlI", place_all, 0},
+    {"find_strings", "iBlBl=i", find_strings, 0},
+    {"add_strings", "=i=B=lIBl=i", add_strings, 1},
+    {"place_strings", "=iBlI", place_strings, 0},
     {"copy_rows", "Blll=B", copy_rows, 0},
     {"ascii_rows", "Bl=?", ascii_rows, 0},
     {"split_words", "BlB=B=l=l", split_words, 1},
