@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from shortlist.arrays import Arrays
+from shortlist.background import in_background
 from shortlist.errors import Stopped
+from shortlist.kernels.threads import n_threads, use_threads
 from shortlist.progress import Progress
 from shortlist.training.batches import Batch, Batches, epoch_batches
 from shortlist.training.budget import Budget
@@ -168,22 +172,15 @@ def fit(
             started = time.monotonic()
             with Progress(f"epoch {done.epoch + 1}/{schedule.n_epochs}", n_texts, "texts", show_progress) as progress:
                 progress.advance(min(done.step * schedule.batch_size, n_texts))
-                for step, rows in enumerate(
-                    epoch_batches(batches.lengths, schedule.batch_size, schedule.seed, done.epoch)
-                ):
-                    if step < done.step:
-                        continue
-                    # Whatever is random in a step depends on the seed and its number alone.
-                    rng = np.random.default_rng([schedule.seed, done.epoch, step, 1])
-                    batch = batches.take(np.repeat(rows, 2) if len(rows) == 1 else rows, rng)  # batch norm needs two
-                    learner.seed(int(rng.integers(2**62)))
+                for step, n_rows, seed, batch in prepared_batches(batches, schedule, done.epoch, done.step):
+                    learner.seed(seed)
                     n_done = done.epoch * steps_per_epoch + step
                     n_steps = schedule.n_epochs * steps_per_epoch
                     learning_rate = schedule.rate(n_done / n_steps)
                     result = learner.step(batch, learning_rate, detach=n_done < schedule.detach_fraction * n_steps)
-                    done.add(result, len(rows))
+                    done.add(result, n_rows)
                     done.step = step + 1
-                    progress.advance(len(rows))
+                    progress.advance(n_rows)
                     progress.note(f"loss {done.mean_loss:.3f}, learning rate {learning_rate:.5f}")
                     if budget is not None and not done.planned:
                         schedule = within(budget, schedule, done, done.epoch + done.step / steps_per_epoch)
@@ -217,6 +214,25 @@ def fit(
         elif arrays is None:
             arrays = learner.for_prediction()  # resumed from a checkpoint at the very end
     return arrays, done.records
+
+
+def prepared_batches(
+    batches: Batches, schedule: Schedule, epoch: int, first: int
+) -> Iterator[tuple[int, int, int, Batch]]:
+    """The steps of an epoch from `first` on: number, texts, random seed, batch. A thread prepares the next ones.
+
+    Whatever is random in a step depends on the seed and its number alone.
+    """
+
+    def prepare() -> Iterator[tuple[int, int, int, Batch]]:
+        every = enumerate(epoch_batches(batches.lengths, schedule.batch_size, schedule.seed, epoch))
+        for step, rows in islice(every, first, None):
+            rng = np.random.default_rng([schedule.seed, epoch, step, 1])
+            with use_threads(1):
+                batch = batches.take(np.repeat(rows, 2) if len(rows) == 1 else rows, rng)  # batch norm needs two
+            yield step, len(rows), int(rng.integers(2**62)), batch
+
+    return prepare() if n_threads() == 1 else in_background(prepare(), ahead=2)
 
 
 def restore(learner: Learner, checkpoints: Checkpoints) -> Progressed:

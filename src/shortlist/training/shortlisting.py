@@ -32,7 +32,8 @@ def candidates(build: Build) -> None:
     if isinstance(stage, ShardedCandidates) and isinstance(features, EncodedTexts):
         build.own_candidates = own_candidates(features, stage)
     elif isinstance(features, np.ndarray):
-        build.candidates_of = negatives(features, stage, build)
+        # In 8 bits the index has short codes for a first look, which predictions use, too.
+        build.candidates_of = negatives(features, stage.quantized(), build)
 
 
 def index_labels(features: np.ndarray | EncodedTexts, build: Build) -> NearestLabels:
