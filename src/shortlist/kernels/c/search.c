@@ -5,9 +5,6 @@ A first look compares the query with short codes, 2 bits per dimension, 32 vecto
 reads a quarter of the bytes, which is what a search waits for. The best of the first look are then compared in full. */
 
 #include "native.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
 enum { BLOCK = 32 };
 
@@ -285,22 +282,17 @@ static Rows rows_of(const Argument *arguments, int in_bytes) {
                   arguments[0].n, arguments[0].m};
 }
 
-/* Some rows as floats: where they are, or converted in `space`. */
-static const float *floats_of(Rows rows, int64_t first, int64_t n, float *space) {
-    if (rows.floats) return rows.floats + first * rows.n_features;
-    for (int64_t i = 0; i < n * rows.n_features; i++) space[i] = rows.bytes[first * rows.n_features + i];
-    return space;
-}
-
 /* The dot products of a vector and n rows. */
-static void products_of(const float *rows, const float *scales, int64_t n, const float *vector, int64_t n_features,
-                        float *products) {
-    int64_t i = 0;
+static void products_of(Rows rows, int64_t first, int64_t n, const float *vector, float *products) {
+    int64_t m = rows.n_features, i = 0;
+    const float *scales = rows.scales + first, *floats = rows.floats ? rows.floats + first * m : NULL;
+    const int8_t *bytes = rows.floats ? NULL : rows.bytes + first * m;
     for (; i + 4 <= n; i += 4) {
-        const float *a = rows + i * n_features, *b = a + n_features, *c = b + n_features, *d = c + n_features;
-        four_float_dots(a, b, c, d, vector, n_features, products + i);
+        int64_t a = i * m, b = a + m, c = b + m, d = c + m;
+        if (floats) four_float_dots(floats + a, floats + b, floats + c, floats + d, vector, m, products + i);
+        else four_dots(bytes + a, bytes + b, bytes + c, bytes + d, vector, m, products + i);
     }
-    for (; i < n; i++) products[i] = float_dot(rows + i * n_features, vector, n_features);
+    for (; i < n; i++) products[i] = floats ? float_dot(floats + i * m, vector, m) : dot(bytes + i * m, vector, m);
     for (i = 0; i < n; i++) products[i] *= scales[i];
 }
 
@@ -315,15 +307,12 @@ static int64_t search_together(const float *queries, int64_t n_queries, Rows cel
     int64_t *first_visit = calloc(cells.n + 2, sizeof *first_visit);
     int64_t *visits = malloc((n_visits + 1) * sizeof *visits);
     float *of_cells = malloc((n_queries * cells.n + 1) * sizeof *of_cells), *products = NULL;
-    float *space = malloc(ROWS_AT_ONCE * (n_features + 1) * sizeof *space);
     uint32_t *cell_keys = malloc((cells.n + 1) * sizeof *cell_keys), *keys = NULL;
-    if (!nearest || !bounds || !first_visit || !visits || !of_cells || !space || !cell_keys) goto end;
+    if (!nearest || !bounds || !first_visit || !visits || !of_cells || !cell_keys) goto end;
     for (int64_t first = 0; first < cells.n; first += ROWS_AT_ONCE) {
         int64_t n = cells.n - first < ROWS_AT_ONCE ? cells.n - first : ROWS_AT_ONCE;
-        const float *rows = floats_of(cells, first, n, space);
         for (int64_t q = 0; q < n_queries; q++) {
-            products_of(rows, cells.scales + first, n, queries + q * n_features, n_features,
-                        of_cells + q * cells.n + first);
+            products_of(cells, first, n, queries + q * n_features, of_cells + q * cells.n + first);
         }
     }
     for (int64_t q = 0; q < n_queries; q++) {
@@ -346,11 +335,9 @@ static int64_t search_together(const float *queries, int64_t n_queries, Rows cel
     for (int64_t cell = 0; cell < cells.n; cell++) {
         for (int64_t first = starts[cell]; first < starts[cell + 1]; first += ROWS_AT_ONCE) {
             int64_t n = starts[cell + 1] - first < ROWS_AT_ONCE ? starts[cell + 1] - first : ROWS_AT_ONCE;
-            if (first_visit[cell] == first_visit[cell + 1]) break;
-            const float *rows = floats_of(vectors, first, n, space);
             for (int64_t i = first_visit[cell]; i < first_visit[cell + 1]; i++) {
                 int64_t q = visits[i] / n_cells, bound = bounds[q * (n_cells + 1) + visits[i] % n_cells];
-                products_of(rows, vectors.scales + first, n, queries + q * n_features, n_features,
+                products_of(vectors, first, n, queries + q * n_features,
                             products + q * longest + bound + first - starts[cell]);
             }
         }
@@ -368,8 +355,8 @@ static int64_t search_together(const float *queries, int64_t n_queries, Rows cel
     }
     failed = 0;
 end:
-    free(nearest), free(bounds), free(first_visit), free(visits), free(of_cells), free(space);
-    free(cell_keys), free(products), free(chosen), free(keys);
+    free(nearest), free(bounds), free(first_visit), free(visits), free(of_cells), free(cell_keys);
+    free(products), free(chosen), free(keys);
     return failed;
 }
 
