@@ -165,7 +165,8 @@ def evaluate(
     if unseen == "ignore" and train is None:
         raise OptionError('unseen="ignore" needs the training data: give train=')
     if isinstance(predictions, str | Path):
-        raise OptionError(f"predictions is a path; for a model, give shortlist.load({str(predictions)!r})")
+        what = f"predictions: expected one list of labels per text, not {type(predictions).__name__}"
+        raise OptionError(f"{what}; for a model, give shortlist.load({str(predictions)!r})")
     is_model = hasattr(predictions, "predict_dataset")
     if is_model and not isinstance(truth, Dataset):
         truth = read(truth)
