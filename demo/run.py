@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -52,7 +53,7 @@ def main(folder: Path) -> None:
     if importlib.util.find_spec("omikuji"):
         import linear
 
-        say("   And Omikuji, a good linear model, on the same texts.")
+        say("   And Omikuji, a good linear model, which learns from the same texts only.")
         found, seconds = timed(linear.train_and_predict, train, test)
         rows.append(["Omikuji", *scores(found, test, train), f"{seconds:.0f} s"])
     baseline, seconds = timed(shortlist.train, train, recipe="centroid")
@@ -87,7 +88,9 @@ def scores(predictions: Any, test: shortlist.Dataset, train: shortlist.Dataset) 
     return [f"{measured[metric]:.1f}" for metric in METRICS]
 
 
-def fit(line: str, width: int = 79) -> str:
+def fit(line: str) -> str:
+    """The line, cut to fit into the terminal: 80 columns where there is none."""
+    width = shutil.get_terminal_size().columns - 1
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 

@@ -354,6 +354,32 @@ def test_a_model_is_not_replaced_unasked(run, pairs, tmp_path):
     assert done.exit_code == 0 and library.load(model).recipe == "popular"
 
 
+def test_another_model_is_not_replaced_unasked(run, pairs, tmp_path):
+    for name in ("one", "two"):
+        assert run("train", pairs, "--out", tmp_path / name, "--recipe", "centroid").exit_code == 0
+    before = (tmp_path / "two" / "config.json").read_bytes()
+    for command in (("update", tmp_path / "one", pairs), ("labels", "remove", tmp_path / "one", "red"),
+                    ("labels", "store-list", tmp_path / "one", "few", "red"), ("merge", tmp_path / "one")):  # fmt: skip
+        done = run(*command, "--out", tmp_path / "two")
+        assert (done.exit_code, "Add --overwrite to replace it" in done.stderr) == (2, True), command
+    assert (tmp_path / "two" / "config.json").read_bytes() == before
+    assert run("labels", "remove", tmp_path / "one", "red", "--out", tmp_path / "two", "--overwrite").exit_code == 0
+    assert "red" not in library.load(tmp_path / "two").label_names
+    assert run("labels", "remove", tmp_path / "one", "red", "--out", tmp_path / "one").exit_code == 0  # named itself
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet"])
+def test_convert_says_which_fields_it_drops(run, tmp_path, name):
+    if name == "in.parquet":
+        pytest.importorskip("pyarrow")
+    rows = [{"text": "red shoes", "labels": ["shoes"], "sku": "a1", "price": 3}]
+    library.read(rows, keep=["sku", "price"]).write(tmp_path / name)
+    done = run("data", "convert", tmp_path / name, tmp_path / "out.jsonl")
+    assert "dropped fields: sku, price. To keep one: --keep sku" in done.stderr
+    done = run("data", "convert", tmp_path / name, tmp_path / "out2.jsonl", "--keep", "sku", "--keep", "price")
+    assert done.exit_code == 0 and "dropped" not in done.stderr
+
+
 def test_predict_explains(run, pairs, tmp_path):
     model = tmp_path / "model"
     run("train", pairs, "--out", model)

@@ -15,8 +15,11 @@ def test_one_row():
     assert DATA[0] == ROWS[0]
     assert DATA[-1] == DATA[np.int64(2)] == ROWS[2]
     for number in (3, -4):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=rf"row {number} is out of range \(3 texts\)"):
             DATA[number]
+    for wrong in ("text", 1.5, [7]):
+        with pytest.raises(IndexError, match="give a number, a slice, row numbers, or a mask"):
+            DATA[wrong]
 
 
 def test_several_rows():
@@ -51,5 +54,19 @@ def test_evaluate_a_model():
     model = shortlist.train(DATA, "centroid")
     expected = shortlist.evaluate(model.predict_dataset(DATA), DATA, train=DATA)
     assert shortlist.evaluate(model, DATA, train=DATA).values == expected.values
-    with pytest.raises(shortlist.OptionError, match="give a Dataset"):
+    assert shortlist.evaluate(model, ROWS, train=DATA).values == expected.values
+    with pytest.raises(shortlist.DataError, match=r"expected \(text, labels\) pairs"):
         shortlist.evaluate(model, [["shoes"]])
+    with pytest.raises(shortlist.OptionError, match=r"shortlist\.load\('model/'\)"):
+        shortlist.evaluate("model/", DATA)
+
+
+def test_texts_without_labels_say_what_to_do():
+    with pytest.raises(shortlist.DataError, match=r"train\(texts, labels\)"):
+        shortlist.train(["red shoes", "blue hat"])
+
+
+def test_a_misspelt_name_of_the_library_is_suggested():
+    with pytest.raises(AttributeError) as raised:
+        shortlist.trian  # noqa: B018
+    assert (raised.value.name, raised.value.obj) == ("trian", shortlist)  # from which Python suggests `train`

@@ -194,3 +194,15 @@ def test_csv_needs_a_separator_that_no_label_contains(model_folder, tmp_path):
     assert not (tmp_path / "out.csv").exists()
     run(*arguments, "--out", tmp_path / "out.csv", "--out-label-separator", "|")
     assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("red hat,h,Hats,")
+
+
+def test_names_for_other_labels_are_noticed():
+    rows = [("red shoes", ["1"]), ("blue hat", ["2"])]
+    (found,) = findings(shortlist.read(rows, label_names={"J45": "Asthma"}))
+    assert "None of the labels has a name" in found and "'J45'" in found and "'1'" in found
+    assert not findings(shortlist.read(rows, label_names={" 1 ": "Shoes"}))  # trimmed, as labels are
+
+
+def test_label_names_of_a_wrong_type():
+    with pytest.raises(shortlist.OptionError, match="give a dict"):
+        shortlist.read([("red shoes", ["1"])], label_names=["Shoes"])

@@ -18,6 +18,7 @@ TERMS = """format-version: 1.2
 [Term]
 id: HP:0000001
 name: Myocardial infarction
+def: "Necrosis \\"of\\" the myocardium." [ORCID:1]
 synonym: "Heart attack" EXACT layperson []
 synonym: "MI" EXACT abbreviation []
 is_a: HP:0000003 ! Heart disease
@@ -50,6 +51,7 @@ def ontology(tmp_path):
 def test_the_ontology_is_read_without_obsolete_terms_and_signs_that_are_absent(ontology):
     found = hpo.read_ontology(ontology)
     assert found.names == {"HP:0000001": "Myocardial infarction", "HP:0000003": "Abnormal heart"}
+    assert found.definitions == {"HP:0000001": 'Necrosis "of" the myocardium.'}
     assert found.synonyms == [("Heart attack", "HP:0000001"), ("MI", "HP:0000001")]
     assert found.signs == {"Heart syndrome": {"HP:0000001"}}
 
@@ -64,6 +66,7 @@ def test_all_names_are_training_texts_and_no_test_text_is_one(ontology, tmp_path
     assert len(test) == 4  # 5 % of 43 groups of the same words, each with two texts
     assert not {hpo.words_of(text) for text in train.texts} & {hpo.words_of(text) for text in test.texts}
     assert train.display_name("HP:0000001") == "Myocardial infarction"
+    assert train.more_names == {"HP:0000001": ['Necrosis "of" the myocardium.']}
 
 
 def test_a_missing_package_is_one_line(monkeypatch):

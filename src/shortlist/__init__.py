@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -82,7 +83,8 @@ def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
             return getattr(importlib.import_module(module), name)
-    raise AttributeError(f"module 'shortlist' has no attribute {name!r}")
+    # With name and obj, Python itself asks "Did you mean …?".
+    raise AttributeError(f"module 'shortlist' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,7 @@ OUTPUT_FORMATS = ["jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "tsv", "tsv
 FOLDER_FORMATS = ["repository-json", "repository-text", "repository-pair", "repository-single"]
 KEEPING_FORMATS = OUTPUT_FORMATS[: OUTPUT_FORMATS.index("parquet") + 1]
 MAX_REPAIRS_SHOWN = 50
+MAX_FIELDS_SHOWN = 20
 
 part_option = click.option(
     "--part", type=click.Choice(["train", "validation", "test"]), help="Only this part of a folder."
@@ -121,6 +122,8 @@ def convert(
     if keep and to not in (None, *KEEPING_FORMATS):
         raise OptionError(f"--keep: {to} has no place for further fields; choose one of {', '.join(KEEPING_FORMATS)}.")
     reading |= {"time": time, "keep": keep}
+    if source != "-" and to not in FOLDER_FORMATS:
+        _say_what_is_dropped(source, names[0], reading)
     datasets = {name or "train": read_and_warn(source, name, reading) for name in names}
     if fix:
         datasets = {part: _fix(dataset, part if parts else source) for part, dataset in datasets.items()}
@@ -137,6 +140,17 @@ def convert(
     else:
         dataset.write(out, format=to and to.split(".")[0], label_separator=out_label_separator)
         click.echo(f"{out}: {dataset}")
+
+
+def _say_what_is_dropped(source: str, part: str | None, reading: dict[str, Any]) -> None:
+    """Name the fields that will not be in the output, so that nobody loses ids without noticing."""
+    from shortlist.data.options import ReadOptions
+    from shortlist.data.read import unread_fields
+
+    options = {name: value for name, value in reading.items() if name != "format"}
+    if dropped := unread_fields(Path(source), part, reading["format"], ReadOptions(**options)):
+        shown = ", ".join(dropped[:MAX_FIELDS_SHOWN]) + (", …" if len(dropped) > MAX_FIELDS_SHOWN else "")
+        click.echo(printable_line(f"{source}: dropped fields: {shown}. To keep one: --keep {dropped[0]}"), err=True)
 
 
 def _fix(dataset: Dataset, name: str) -> Dataset:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shortlist.cli.reading import check_out_model, overwrite_model_option
 from shortlist.errors import OptionError
 from shortlist.printable import printable, printable_line
 
@@ -52,7 +52,8 @@ def list_labels(model: str, as_json: bool) -> None:
 @click.argument("file", type=click.Path(), required=False)
 @_names
 @_out
-def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str) -> None:
+@overwrite_model_option
+def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Add the labels of FILE, which it names: JSON {"label": "name"}, or two columns (.tsv, .csv).
 
     \b
@@ -60,20 +61,21 @@ def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: s
     shortlist labels add model/ --name J45.9 "Asthma, unspecified" --out model2/
     """
     names = _read_names(file, pairs)
-    _write(model, out, lambda loaded: loaded.add_labels(names), f"{len(names):,} labels added")
+    _write(model, out, overwrite, lambda loaded: loaded.add_labels(names), f"{len(names):,} labels added")
 
 
 @labels.command()
 @click.argument("model", type=click.Path())
 @click.argument("entries", nargs=-1, required=True)
 @_out
-def remove(model: str, entries: tuple[str, ...], out: str) -> None:
+@overwrite_model_option
+def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
     """Remove labels: ENTRIES are labels, names, prefixes such as "J45*", or "@NAME" for a stored list.
 
     \b
     shortlist labels remove model/ J45.9 "J20*" --out model2/
     """
-    _write(model, out, lambda loaded: loaded.remove_labels(entries), "removed")
+    _write(model, out, overwrite, lambda loaded: loaded.remove_labels(entries), "removed")
 
 
 @labels.command()
@@ -81,10 +83,11 @@ def remove(model: str, entries: tuple[str, ...], out: str) -> None:
 @click.argument("file", type=click.Path(), required=False)
 @_names
 @_out
-def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str) -> None:
+@overwrite_model_option
+def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Give labels other display names: those of FILE, as for `add`. Predictions stay the same."""
     names = _read_names(file, pairs)
-    _write(model, out, lambda loaded: loaded.rename_labels(names), f"{len(names):,} labels renamed")
+    _write(model, out, overwrite, lambda loaded: loaded.rename_labels(names), f"{len(names):,} labels renamed")
 
 
 @labels.command("store-list")
@@ -92,7 +95,8 @@ def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out
 @click.argument("name")
 @click.argument("entries", nargs=-1)
 @_out
-def store_list(model: str, name: str, entries: tuple[str, ...], out: str) -> None:
+@overwrite_model_option
+def store_list(model: str, name: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
     """Store a list of labels as NAME: --allow and --deny then take it as @NAME. Without ENTRIES, remove it.
 
     \b
@@ -103,7 +107,7 @@ def store_list(model: str, name: str, entries: tuple[str, ...], out: str) -> Non
         loaded.store_list(name, entries or None)
         return loaded
 
-    _write(model, out, with_list, f"list @{name} {'stored' if entries else 'removed'}")
+    _write(model, out, overwrite, with_list, f"list @{name} {'stored' if entries else 'removed'}")
 
 
 @labels.command()
@@ -112,7 +116,10 @@ def store_list(model: str, name: str, entries: tuple[str, ...], out: str) -> Non
 @click.option("--label-names", type=click.Path(), help="File of display names for parents that are no labels.")
 @click.option("--inclusive", is_flag=True, help="The training texts have the parents of their labels as labels, too.")
 @_out
-def hierarchy(model: str, file: str | None, label_names: str | None, inclusive: bool, out: str) -> None:
+@overwrite_model_option
+def hierarchy(
+    model: str, file: str | None, label_names: str | None, inclusive: bool, out: str, overwrite: bool
+) -> None:
     """Store which labels are above which: `predict --levels` then uses it. Without FILE, remove the hierarchy.
 
     FILE has a child and its parent per line (.csv, .tsv, .jsonl), or is SKOS or OWL (.ttl, .rdf, .owl, .nt, .jsonld).
@@ -132,7 +139,7 @@ def hierarchy(model: str, file: str | None, label_names: str | None, inclusive: 
             click.echo(f"{file}: {len(loaded.hierarchy.labels):,} labels, {n_known:,} of them in the model.", err=True)
         return loaded
 
-    _write(model, out, with_hierarchy, f"hierarchy {'stored' if file else 'removed'}")
+    _write(model, out, overwrite, with_hierarchy, f"hierarchy {'stored' if file else 'removed'}")
 
 
 def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
@@ -144,11 +151,10 @@ def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[st
     return names
 
 
-def _write(model: str, out: str, change: Callable[[Any], Any], what: str) -> None:
+def _write(model: str, out: str, overwrite: bool, change: Callable[[Any], Any], what: str) -> None:
     from shortlist.model import load
-    from shortlist.model.folder import check_replaceable
 
-    check_replaceable(Path(out))
+    check_out_model(model, out, overwrite)
     loaded = load(model)
     changed = change(loaded)
     changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so

@@ -97,6 +97,18 @@ def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]
     return reading
 
 
+overwrite_model_option = click.option(
+    "--overwrite", is_flag=True, help="Replace another model in OUT. MODEL itself is replaced if OUT names it."
+)
+
+
+def check_out_model(model: str, out: str, overwrite: bool) -> None:
+    """Before the work: refuse to replace a model that nobody asked to change."""
+    from shortlist.model.folder import check_replaceable
+
+    check_replaceable(Path(out), overwrite or Path(out).resolve() == Path(model).resolve())
+
+
 def read_and_warn(source: str, part: str | None, reading: dict[str, Any]) -> Dataset:
     """Read a data set, and print what was skipped or looks odd to standard error."""
     from shortlist.data import read

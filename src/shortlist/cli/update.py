@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
-from shortlist.cli.reading import part_to_read, read_and_warn, reading_options, with_fields_of
+from shortlist.cli.reading import (
+    check_out_model,
+    overwrite_model_option,
+    part_to_read,
+    read_and_warn,
+    reading_options,
+    with_fields_of,
+)
 
 
 @click.command()
@@ -20,9 +26,17 @@ from shortlist.cli.reading import part_to_read, read_and_warn, reading_options, 
 @click.option("--replay", help="The old data, or some of it: a sample is learnt from again, so that less is forgotten.")
 @click.option("--threads", type=int, help="Number of threads; all cores by default.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples.")
+@overwrite_model_option
 @reading_options
 def update(
-    model: str, source: str, out: str, replay: str | None, threads: int | None, seed: int, reading: dict[str, Any]
+    model: str,
+    source: str,
+    out: str,
+    replay: str | None,
+    threads: int | None,
+    seed: int,
+    overwrite: bool,
+    reading: dict[str, Any],
 ) -> None:
     """Let MODEL learn from the texts of SOURCE, and write the new model.
 
@@ -34,9 +48,8 @@ def update(
     shortlist update model/ new.jsonl --replay old.jsonl --out model/
     """
     from shortlist.model import load
-    from shortlist.model.folder import check_replaceable
 
-    check_replaceable(Path(out))
+    check_out_model(model, out, overwrite)
     loaded = load(model)
     reading = with_fields_of(model, reading)
     new = read_and_warn(source, part_to_read(source, "train"), reading)

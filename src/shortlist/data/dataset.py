@@ -98,9 +98,15 @@ class Dataset:
     def __getitem__(self, rows: Any) -> Any:
         """One row as (text, labels); several (a slice, row numbers, or a mask) as a data set."""
         if isinstance(rows, int | np.integer):
-            row = range(len(self))[rows]
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"row {rows} is out of range ({len(self):,} texts)")
+            row = int(rows) % len(self)
             return self.texts[row], self.labels_of(row)
-        return self.take(np.arange(len(self))[rows])
+        try:
+            return self.take(np.arange(len(self))[rows])
+        except IndexError:
+            what = f"{rows!r:.60} does not name rows of {len(self):,} texts"
+            raise IndexError(f"{what}; give a number, a slice, row numbers, or a mask") from None
 
     def __iter__(self) -> Iterator[tuple[str, list[str]]]:
         return zip(self.texts, map(self.labels_of, range(len(self))), strict=True)
@@ -159,6 +165,7 @@ class Dataset:
         return [self.label_names[i] for i in self.labels.row(row)]
 
     def display_name(self, label: str) -> str:
+        """What a label means, if it is a code and has a name; otherwise the label itself."""
         return self.display_names.get(label, label)
 
     def fingerprint(self) -> str:

@@ -55,6 +55,12 @@ def findings(dataset: Dataset) -> list[str]:
             f"{_count(count, 'label differs', 'labels differ')} from another only in case or spaces, such as "
             f"{_shorten(spellings[0][0])} and {_shorten(spellings[0][1])}. To merge: {FIX}."
         )
+    if dataset.display_names and not dataset.display_names.keys() & dataset.label_index.keys():
+        one, other = next(iter(dataset.display_names)), dataset.label_names[0] if dataset.label_names else ""
+        found.append(
+            f"None of the labels has a name: the names are for labels such as {_shorten(one)}, and the labels are such "
+            f"as {_shorten(other)}. Are these the right label_names (--label-names)?"
+        )
     if dataset.features is not None or not len(dataset):
         return found
     if empty := int(np.count_nonzero(_is_blank(dataset.texts))):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from shortlist.data import annif
-from shortlist.errors import DataError
+from shortlist.errors import DataError, OptionError
 from shortlist.streams import COMPRESSED_SUFFIXES, read_whole
 
 FILE_NAMES = [
@@ -51,6 +51,8 @@ def read_names(path: str | Path | AnyNames) -> tuple[dict[str, str], dict[str, l
     """
     if isinstance(path, Mapping):
         return _split_names(path, "label_names")
+    if not isinstance(path, str | Path):
+        raise OptionError(f"label_names is of type {type(path).__name__}; give a dict {{label: name}}, or a file")
     content = read_whole(path, MAX_BYTES)
     try:
         text = content.decode("utf-8-sig")
@@ -61,7 +63,7 @@ def read_names(path: str | Path | AnyNames) -> tuple[dict[str, str], dict[str, l
             decoded = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
-        return _split_names({label.strip(): name for label, name in decoded.items()}, path)
+        return _split_names(decoded, path)
     if annif.is_vocabulary(text):
         return annif.read_vocabulary(text, path), {}
     separator = "\t" if "\t" in text.partition("\n")[0] else ","
@@ -93,6 +95,7 @@ def _split_names(given: Mapping[Any, Any], source: str | Path) -> tuple[dict[str
                 f'{what} ({error}); expected one JSON object {{"label": "display name", …}}; a label with several '
                 f"names has {several}."
             ) from None
+        label = label.strip()  # as the labels are
         names[label] = own.name
         if more := [name for name in (*own.alt_names, own.description) if name.strip()]:
             others[label] = more

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data import annif, fasttext, repository
-from shortlist.data.arrow import frame_records, parquet_records
+from shortlist.data.arrow import frame_records, open_parquet, parquet_records
 from shortlist.data.builder import DatasetBuilder
 from shortlist.data.csv_files import LABEL_SEPARATOR, SEPARATORS, csv_records
 from shortlist.data.dataset import Dataset
@@ -91,6 +91,24 @@ def read_file(path: str | Path, builder: DatasetBuilder, options: ReadOptions, f
         options = replace(options, label_separator=options.label_separator or LABEL_SEPARATOR)
     records = file_records(path, format, options, builder.report)
     builder.add_records(records, stream_name(path), options, "row" if format == "parquet" else "line")
+
+
+def unread_fields(path: Path, part: str | None, format: str | None, options: ReadOptions) -> list[str]:
+    """The fields of the first record that the options do not read; none for formats without names of fields."""
+    if _is_folder(path):
+        location = _find_part(path, part) if part else path
+        path = next(iter(find_shards(location, format) if location and location.is_dir() else [location or path]), path)
+    format = format or (format_in(path) if path.is_file() else None)
+    if format is None or format in FORMATS_BY_CONTENT or not path.is_file():
+        return []
+    if format == "parquet":
+        with open_parquet(path, options) as file:
+            names = list(file.schema_arrow.names)
+    else:
+        records = file_records(path, format, replace(options, show_progress=False), ReadReport("skip"))
+        record = next((record for _, record in records if isinstance(record, dict)), {})
+        names = list(record)
+    return [name for name in names if name not in options.fields]
 
 
 def file_records(
@@ -238,7 +256,9 @@ def _list_records(rows: Iterable[Any], options: ReadOptions) -> Iterator[Numbere
             yield number, {**_text_record(row[0], options), str(options.labels): row[1]}
         else:
             what = f"an item of type {type(row).__name__}"
-            yield number, BadRow(what, "(text, labels) pairs or dictionaries")
+            texts_alone = "; if the list has only texts, give their labels, too: train(texts, labels)"
+            expected = "(text, labels) pairs or dictionaries"
+            yield number, BadRow(what, expected + texts_alone if isinstance(row, str) else expected)
 
 
 def _text_record(text: Any, options: ReadOptions) -> dict[str, Any]:

@@ -60,11 +60,13 @@ class ReadReport:
             lines += [f"  {problem}" for problem in self.problems[:limit]]
             if self.n_problems > limit:
                 lines.append(f"  … and {self.n_problems - limit:,} more")
-        for count, what in (
-            (self.empty_texts, "empty texts"),
-            (self.texts_without_labels, "texts without labels"),
-            (self.repeated_labels, "labels repeated within a text, kept once"),
+        for count, one, many in (
+            (self.empty_texts, "empty text", "empty texts"),
+            (self.texts_without_labels, "text without labels", "texts without labels"),
+            (self.repeated_labels, "label", "labels"),
         ):
             if count:
-                lines.append(f"{count:,} {what}")
+                lines.append(f"{count:,} {one if count == 1 else many}")
+        if self.repeated_labels:
+            lines[-1] += " repeated within a text, kept once"
         return lines

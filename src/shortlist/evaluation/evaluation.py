@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
+from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import places_needed, split_pairs, unfiltered, without_pairs
@@ -142,7 +144,7 @@ def evaluate(
                   an integer array of ids, texts × places, best first, -1 for none; a `Ragged` of ids; or a
                   scipy sparse matrix of scores, texts × labels
     truth         a `Dataset`, a list of names per text, a `Ragged` of ids, or a sparse matrix. Names are compared with
-                  names and ids with ids
+                  names and ids with ids. With a model: a `Dataset`, or anything that `shortlist.read` reads
     train         the training `Dataset`, or (label frequencies, number of texts); ids are positions in its labels.
                   Needed for PSP and PSN, frequency quantiles, and `unseen="ignore"`
     k             one or more cut-offs
@@ -162,15 +164,19 @@ def evaluate(
         raise OptionError(f'unseen must be "count" or "ignore", not {unseen!r}')
     if unseen == "ignore" and train is None:
         raise OptionError('unseen="ignore" needs the training data: give train=')
+    if isinstance(predictions, str | Path):
+        what = f"predictions: expected one list of labels per text, not {type(predictions).__name__}"
+        raise OptionError(f"{what}; for a model, give shortlist.load({str(predictions)!r})")
+    is_model = hasattr(predictions, "predict_dataset")
+    if is_model and not isinstance(truth, Dataset):
+        truth = read(truth)
     leaks = find_leaks(truth, train)
     if drop_leaks and leaks is None:
         raise OptionError("drop_leaks needs the texts of both parts: give truth and train= as Datasets with texts")
     if filter_pairs is None and isinstance(truth, Dataset):
         filter_pairs = truth.filter_pairs
 
-    if hasattr(predictions, "predict_dataset"):
-        if not isinstance(truth, Dataset):
-            raise OptionError("a model needs the texts to predict: give a Dataset, as evaluate(model, data)")
+    if is_model:
         filtered_rows, _ = split_pairs([] if filter_pairs is None else filter_pairs, len(truth))
         predictions = predictions.predict_dataset(truth, places_needed(max(ks), filtered_rows[:, None]))
     given = convert_predictions(predictions)

@@ -11,6 +11,7 @@ from shortlist.errors import OptionError
 log = logging.getLogger("shortlist")
 
 GB = 1e9
+MENTIONED_BYTES = 0.1 * GB
 # mallopt's parameters: return memory to the system above this much free, and map larger pieces on their own.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
@@ -35,7 +36,8 @@ def require_memory(sizes: dict[str, int], advice: str) -> None:
     total, free = sum(sizes.values()), free_memory()
     parts = ", ".join(f"{name} {size / GB:.2f}" for name, size in sizes.items() if size >= GB / 100)
     needs = f"needs about {total / GB:.2f} GB" + (f" ({parts})" if parts else "")
-    log.info("memory: %s; %.1f GB are free", needs, free / GB)
+    if total >= MENTIONED_BYTES:
+        log.info("memory: %s; %.1f GB are free", needs, free / GB)
     if total * n_parallel > free:
         times = f", {n_parallel} times at once (parallel)" if n_parallel > 1 else ""
         raise OptionError(f"training {needs}{times}, and {free / GB:.1f} GB are free. {advice}")
