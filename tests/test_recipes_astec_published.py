@@ -242,6 +242,8 @@ class TestDefaults:
         values = resolve(recipe.name, recipe.options, {}, n_texts, n_labels)
         assert (values.surrogate_learning_rate, values.learning_rate) == (surrogate_rate, extreme_rate)
         assert values.n_clusters == 65_536 and values.n_reranked == 200
+        # Appendix A.1 has 100, 300, 300 for the index of texts, 50, 50, 100 for that of label centres.
+        assert (values.text_graph, values.centre_graph, values.n_neighbours) == ("100/300/300", "50/50/100", 300)
 
     def test_vectors_are_those_of_the_file_or_random(self):
         assert defaults().vector_init == "random"
