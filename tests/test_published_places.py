@@ -1,4 +1,4 @@
-"""The places in the papers that `--published` and docs/papers.md name exist, and are those of the two papers we have."""
+"""The places that `--published` and docs/papers.md name exist, and are those of the two papers that we have."""
 
 from __future__ import annotations
 
