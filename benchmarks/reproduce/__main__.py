@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace, source: str) -> None:
     chosen = [table for table in all_tables if wanted(table.key, arguments.only)]
     recipes, peers = entries(chosen)
     progress = Progress(recipes + peers, len(splits.train), splits.train.n_labels)
-    print(progress, flush=True)
     if chosen:
+        print(progress, flush=True)
         settings = Settings(
             source=source,
             out=str(out / "systems"),
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, source: str) -> None:
     name = arguments.data.resolve().name
     report.write(out, f"Both papers on {name}", lead(arguments, plan, splits, name), made)
     print(f"{out}/report.html")
-    scores = {name: entry.scores for name, entry in done.items()}
+    scores = {name: {m: round(entry.scores[m], 2) for m in measures.METRICS} for name, entry in done.items()}
     print(json.dumps({"benchmark": "reproduce", "data": name, "quick": arguments.quick, "scores": scores}))
 
 

@@ -28,11 +28,11 @@ PAGE = """<!doctype html>
 <h1>{{ title }}</h1>
 <p>{{ lead }}</p>
 <h2>What came out</h2>
-<div class="table"><table>
-<tr>{% for cell in overview_header %}<th>{{ cell }}</th>{% endfor %}</tr>
-{% for row in overview %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+<ul>
+{% for section in sections if section.finding %}
+<li><b>{{ section.title }}</b> ({{ section.place }}): {{ section.finding }}</li>
 {% endfor %}
-</table></div>
+</ul>
 {% for section in sections %}
 <section>
 <h2>{{ section.title }}</h2>
@@ -164,12 +164,9 @@ def write(folder: Path, title: str, lead: str, sections: list[Section]) -> None:
     """Write report.md and report.html."""
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
     style = Markup((files("shortlist.report") / "templates" / "style.css").read_text())
-    header = ["experiment", "in the paper", "here"]
-    overview = [[section.title, section.place, section.finding] for section in sections if section.finding]
-    html = page.render(
-        title=title, lead=lead, style=style, sections=sections, overview_header=header, overview=overview
-    )
-    parts = [f"# {title}", lead, "## What came out", markdown(header, overview)]
+    html = page.render(title=title, lead=lead, style=style, sections=sections)
+    found = [f"- **{section.title}** ({section.place}): {section.finding}" for section in sections if section.finding]
+    parts = [f"# {title}", lead, "## What came out", "\n".join(found)]
     text = "\n\n".join([*parts, *(section.to_markdown() for section in sections)]) + "\n"
     for name, content in (("report.html", html), ("report.md", text)):
         with write_atomically(folder / name) as file:

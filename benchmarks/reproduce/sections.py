@@ -214,7 +214,7 @@ def quantiles(named: dict[str, Entry]) -> report.Section:
     """DeepXML, Figure 3."""
     shown = ("Astec", "our Astec", "Parabel", "Bonsai")
     found = [
-        f"{name} {100 * parts[0]['P@5'] / max(sum(part['P@5'] for part in parts), 1e-9):.1f} %"
+        f"{name} {min(parts, key=lambda part: part['to'])['P@5']:.2f}"
         for name in shown
         if name in named and (parts := named[name].by_quantile)
     ]
@@ -222,7 +222,7 @@ def quantiles(named: dict[str, Entry]) -> report.Section:
         "Rare and frequent labels",
         f"{papers.DEEPXML}, Figure 3",
         "The labels are divided into five parts by frequency. The paper: Astec gains most on rare labels.",
-        f"Share of P@5 that comes from the rarest part: {', '.join(found)}." if found else "",
+        f"The rarest part contributes to P@5: {', '.join(found)}." if found else "",
         figures=report.quantile_figure(named, shown),
     )
 
