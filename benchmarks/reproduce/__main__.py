@@ -46,7 +46,8 @@ MEASURED = ("data", "options", "word-order", "quantiles", "shortlists", "feature
 
 def main() -> None:
     arguments = parse()
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("shortlist").setLevel(logging.INFO)
     out = arguments.out
     try:
         run(arguments, str(arguments.data) if not arguments.texts else cut(arguments.data, out, arguments.texts))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse.linalg import svds
 
 import shortlist
+from shortlist.errors import ShortlistError
 from shortlist.files import write_atomically
 from shortlist.labels.centroids import label_centroids
 from shortlist.lazy import sparse
@@ -140,7 +141,9 @@ def parabel(python: str, threads: int, given: tuple[np.ndarray, np.ndarray], tra
             np.save(f"{folder}/{name}.npy", features)
         np.savez(f"{folder}/labels.npz", indptr=labels.indptr, values=labels.values, n_labels=train.n_labels)
         command = [python, str(OMIKUJI), folder, str(threads)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise ShortlistError(f"Omikuji failed in {python}: {done.stderr.strip()[-300:]}")
         seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
         return {**scores(np.load(f"{folder}/best.npy"), test, train), "training s": round(seconds, 1)}
 
