@@ -56,6 +56,9 @@ def test_the_report_says_which_order_the_paper_has(modules):
     section = report.table_section(table, {"a": {"P@1": 9.0}, "b": {"P@1": 5.0}, "c": {"P@1": 7.0}})
     assert "2 of 3 pairs of rows are in the paper's order; not b before c." in section.finding
     assert section.rows[0] == ["a", "9.00 (3)"] and "Not measured: d." in section.text
+    # A row that is not trained by `compare`, such as Parabel over learnt features.
+    more = report.table_section(table, {"a": {"P@1": 9.0}, "Parabel": {"P@1": 4.0}})
+    assert ["Parabel", "4.00"] in more.rows
     assert "| a | 9.00 (3) |" in section.to_markdown() and "**Here:** By P@1" in section.to_markdown()
 
 
@@ -130,3 +133,20 @@ def test_a_quick_run_writes_the_report_and_resumes(tmp_path):
     assert "<table" in html and "<svg" in html
     model = shortlist.load(next((tmp_path / "paper" / "systems" / "models").iterdir()))
     assert model.recipe == "inceptionxml@published"
+
+
+@pytest.mark.slow
+def test_theorem_1_holds_for_astec_as_published(modules):
+    """Bound (a) needs a residual block without a bias."""
+    pytest.importorskip("faiss")
+    import measures
+
+    from test_recipes_deepxml import topics
+
+    train = topics(300, 1)
+    given = {"embedding_dim": 32, "n_surrogate_epochs": 3, "n_epochs": 5, "n_candidates": 10, "threads": 1}
+    model = shortlist.train(train, recipe="astec@published", reranker="none", **given)
+    found = measures.theorem_1(model, train)
+    assert (found["(a) %"], found["(b) %"]) == (100, 100)
+    assert found["lambda"] == pytest.approx(1, abs=0.02)
+    assert measures.shortlist_overlap(model, train, topics(100, 2)) > 50

@@ -77,7 +77,7 @@ def table_section(table: Table, ours: Rows) -> Section:
     """A table of trained systems: our values, with the paper's in brackets, and whether their order agrees."""
     rows = [
         [name, *(_cell(ours[name].get(metric), table.theirs.get(name, {}).get(metric)) for metric in table.metrics)]
-        for name in table.rows
+        for name in table.rows | ours
         if name in ours
     ]
     missing = [name for name in (table.rows | table.theirs) if name not in ours]
@@ -103,7 +103,7 @@ def order_agreement(ours: Rows, table: Table) -> str:
     "By P@1, 2 of 3 pairs of rows are in the paper's order; not b before c."
     """
     for metric in table.metrics:
-        both = [n for n in table.rows if metric in ours.get(n, {}) and metric in table.theirs.get(n, {})]
+        both = [n for n in table.rows | ours if metric in ours.get(n, {}) and metric in table.theirs.get(n, {})]
         if len(both) > 1:
             break
     else:

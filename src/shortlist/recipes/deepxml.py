@@ -221,7 +221,7 @@ DEEPXML_PUBLISHED = {
     "block": Published("residual", "DeepXML §4, modules I and III"),
     "block_norm": Published("spectral", "DeepXML §4: by power iteration"),
     "spectral_bound": Published(1.0, "DeepXML §4, module III: λ ≤ 1; program: 1"),
-    "block_bias": Published(True, "program: starts at 0"),
+    "block_bias": Published(False, "DeepXML §4: ReLU(R · v), as Theorem 1 needs; program: a bias from 0"),
     "residual_dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
     "dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
 }
