@@ -132,15 +132,16 @@ class Block:
     """Section 4, module III: x̂ = v + ReLU(R · v), with the spectral norm of R restricted to λ by power iteration [38].
 
     Miyato et al. divide R by σ = uᵀ · R · v', which one step of power iteration per training step keeps up to date; u
-    and v' do not take part in the gradient. The program adds a bias, which starts at 0, and dropout behind the ReLU.
+    and v' do not take part in the gradient. The program adds dropout behind the ReLU, and a bias, which starts at 0.
 
     bound     λ; 0: R is not restricted
     residual  false for the fully connected block that the paper compares with
+    bias      whether there is a bias, as in the program
     """
 
-    def __init__(self, weight, u, v, bound=1.0, residual=True, dropout=lambda values: values):
+    def __init__(self, weight, u, v, bound=1.0, residual=True, dropout=lambda values: values, bias=False):
         self.weight = torch.tensor(weight, requires_grad=True)
-        self.bias = torch.zeros(len(weight), requires_grad=True)
+        self.bias = torch.zeros(len(weight), requires_grad=bias)
         self.u, self.v = torch.tensor(u), torch.tensor(v)
         self.bound, self.residual, self.dropout = bound, residual, dropout
 
@@ -176,7 +177,7 @@ class Training:
     def __init__(self, encoder, block, rows, learning_rate):
         self.encoder, self.block = encoder, block
         self.rows = torch.tensor(rows, requires_grad=True)
-        of_block = [] if block is None else [block.weight, block.bias]
+        of_block = [] if block is None else [p for p in (block.weight, block.bias) if p.requires_grad]
         self.dense = torch.optim.Adam(of_block, lr=learning_rate) if of_block else None
         touched = [self.rows] if encoder is None else [self.rows, encoder.vectors]
         self.moments = {id(p): [torch.zeros_like(p), torch.zeros_like(p), 0] for p in touched}

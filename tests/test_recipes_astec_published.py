@@ -79,11 +79,11 @@ def new_block(head, given):
     linear, eye = head.block.linear, np.eye(N_FEATURES, dtype=np.float32)
     if not given.spectral_bound:
         assert np.array_equal(linear.weight.detach().numpy(), eye)
-        return Block(eye, eye[0], eye[0], 0, given.block == "residual", dropped)
+        return Block(eye, eye[0], eye[0], 0, given.block == "residual", dropped, given.block_bias)
     norm = linear.parametrizations.weight
     assert np.array_equal(norm.original.detach().numpy(), eye)
     vectors = norm[0]._u.numpy(), norm[0]._v.numpy()
-    return Block(eye, *vectors, given.spectral_bound, given.block == "residual", dropped)
+    return Block(eye, *vectors, given.spectral_bound, given.block == "residual", dropped, given.block_bias)
 
 
 def assert_near(found, expected):
@@ -98,7 +98,9 @@ def assert_same_head(learner, reference):
         arrays = head.block.arrays()
         matrix = next(array for name, array in arrays.items() if name.endswith("block"))
         assert_near(matrix, reference.block.matrix(training=False))
-        assert_near(arrays["block_biases"], reference.block.bias)
+        assert ("block_biases" in arrays) == reference.block.bias.requires_grad
+        if "block_biases" in arrays:
+            assert_near(arrays["block_biases"], reference.block.bias)
 
 
 def new_learner(network, given, seed=0):
@@ -121,6 +123,7 @@ def candidates_of(labels, rng, n=6):
 
 BLOCKS = [
     {},
+    {"block_bias": True},
     {"spectral_bound": 0.5},
     {"spectral_bound": 0.0},
     {"block": "linear"},
@@ -242,6 +245,8 @@ class TestDefaults:
         values = resolve(recipe.name, recipe.options, {}, n_texts, n_labels)
         assert (values.surrogate_learning_rate, values.learning_rate) == (surrogate_rate, extreme_rate)
         assert values.n_clusters == 65_536 and values.n_reranked == 200
+        # Appendix A.1 has 100, 300, 300 for the index of texts, 50, 50, 100 for that of label centres.
+        assert (values.text_graph, values.centre_graph, values.n_neighbours) == ("100/300/300", "50/50/100", 300)
 
     def test_vectors_are_those_of_the_file_or_random(self):
         assert defaults().vector_init == "random"

@@ -13,8 +13,14 @@ import papers
 
 from shortlist.compare.plan import PEERS
 from shortlist.recipes import get_recipe
+from shortlist.recipes.options import resolve
 
-OTHER_TOOLS = {"DiSMEC": "napkinxc-ovr", "Parabel": "omikuji-parabel", "Bonsai": "omikuji-bonsai"}
+OTHER_TOOLS = {
+    "DiSMEC": "napkinxc-ovr",
+    "Parabel": "omikuji-parabel",
+    "Bonsai": "omikuji-bonsai",
+    "XT": "napkinxc-plt",
+}
 SYSTEMS = {
     "InceptionXML+": "inceptionxml+",
     "InceptionXML": "inceptionxml",
@@ -25,8 +31,17 @@ SYSTEMS = {
     "Slice": "slice",
 }
 LABELS_PER_CLUSTER = (82, 41, 20, 10)
+NEGATIVES, MOST_LABELS_AT_ONCE = (20, 100, 500), 5000
 # Table 3 searches 100 of 8,192 clusters: this share of the labels. A small set needs a few more of them.
 SEARCHED_SHARE, MIN_SEARCHED = 100 / 8192, 100
+# Texts of more words than this stand for the full texts of DeepXML's Table 10.
+WORDS_OF_FULL_TEXTS = 50
+# The epochs of each phase, and the epoch after which its learning rate is halved.
+PHASES = {
+    "n_surrogate_epochs": "surrogate_decay_epoch",
+    "n_epochs": "decay_epoch",
+    "n_reranker_epochs": "reranker_decay_epoch",
+}
 
 
 @dataclass(frozen=True)
@@ -45,16 +60,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """What differs from one reproduction to the next: sizes of the data, word vectors, weights, and how much to run."""
+    """What differs from one reproduction to the next: sizes of the data, word vectors, weights, and how much to run.
+
+    n_epochs       most epochs of a phase; 0: as many as published
+    n_orders       orders of words and of dimensions; ten in the paper
+    n_repetitions  of MACH; 0: as many as published
+    """
 
     n_labels: int
+    n_texts: int = 10_000
+    words_per_text: float = 0.0
     vectors: str = ""
     transformer: str = ""
-    quick: bool = False
+    n_epochs: int = 0
+    n_orders: int = 10
+    n_repetitions: int = 0
     peers: bool = True
 
     def published(self, recipe: str, members: int = 1, **options: object) -> str:
-        """The entry of a recipe as published; `--quick` trains for two epochs."""
+        """The entry of a recipe as published."""
         return self._entry(f"{recipe}@published", {"vectors": self.vectors} | options, members)
 
     def ours(self, recipe: str, **options: object) -> str:
@@ -62,10 +86,29 @@ class Plan:
 
     def _entry(self, name: str, options: dict[str, object], members: int = 1) -> str:
         known = get_recipe(name).option_names
-        quick = {"n_epochs": 2, "n_surrogate_epochs": 2, "n_repetitions": 2} if self.quick else {}
-        given = {name: value for name, value in (quick | options).items() if name in known and value != ""}
+        given = {option: value for option, value in options.items() if option in known and value != ""}
+        given |= self.fewer(name, given)
         head = name if members == 1 else f"{name}*{members}"
         return ":".join([head, *(f"{option}={_text(value)}" for option, value in given.items())])
+
+    def fewer(self, name: str, given: dict[str, object], inputs: str = "texts") -> dict[str, int]:
+        """The epochs and repetitions that are cut; the learning rate is halved after the same share of the epochs."""
+        recipe, cut = get_recipe(name), {}
+        values = resolve(name, recipe.options, given, self.n_texts, self.n_labels, inputs).to_dict()
+        if self.n_repetitions and values.get("n_repetitions", 0) > self.n_repetitions:
+            cut["n_repetitions"] = self.n_repetitions
+        is_used = {
+            "n_surrogate_epochs": values.get("surrogate") != "none",
+            "n_epochs": values.get("classifier", "rows") == "rows",
+            "n_reranker_epochs": values.get("reranker") == "network",
+        }
+        for epochs, decay in PHASES.items():
+            most = values.get(epochs, 0)
+            if self.n_epochs and most > self.n_epochs and is_used[epochs]:
+                cut[epochs] = self.n_epochs
+                if values["schedule"] == "step" and values[decay] < most:
+                    cut[decay] = max(1, round(values[decay] * self.n_epochs / most))
+        return cut
 
     @property
     def tools(self) -> dict[str, str]:
@@ -76,10 +119,6 @@ class Plan:
         if not self.transformer:
             return {}
         return {"LightXML": self.published("lightxml", vectors="", transformer=self.transformer)}
-
-    def n_orders(self) -> int:
-        """How often words and dimensions are permuted; ten times in the paper."""
-        return 2 if self.quick else 10
 
 
 def _text(value: object) -> str:
@@ -92,25 +131,27 @@ def tables(plan: Plan) -> list[Table]:
     systems["Astec-3"] = plan.published("astec", members=3)
     systems |= plan.tools
     ours = {f"our {name}": plan.ours(recipe) for name, recipe in SYSTEMS.items()}
-    names = papers.TRAINING_HOURS.keys() & systems.keys()
+    full_texts = plan.words_per_text > WORDS_OF_FULL_TEXTS
     short = ("P@1", "P@5")
     return [
         Table(
             "systems",
-            papers.INCEPTIONXML,
-            "Table 1; DeepXML, Tables 1, 10 and 11",
+            papers.DEEPXML if full_texts else papers.INCEPTIONXML,
+            "Table 10 (full texts)" if full_texts else "Table 1; DeepXML, Tables 1 and 11",
             "Accuracy of the systems as published, in our form, and of linear tools",
             systems | ours,
             papers.PRECISIONS,
-            papers.ACCURACY,
-            "InceptionXML before InceptionXML+ and Astec; Astec before XML-CNN, MACH, Slice and the linear tools.",
+            papers.FULL_TEXT if full_texts else papers.ACCURACY,
+            "AttentionXML before Astec, Parabel and DiSMEC; then XML-CNN and Slice."
+            if full_texts
+            else "InceptionXML before InceptionXML+ and Astec; Astec before XML-CNN, MACH, Slice and the linear tools.",
         ),
         Table(
             "cost",
             papers.INCEPTIONXML,
             "Table 2; DeepXML, Table 1",
             "Cost: floating-point operations, training, one prediction, model",
-            {name: systems[name] for name in [*papers.COST, *names] if name in systems},
+            {name: entry for name, entry in systems.items() if name in papers.COST},
             ("GFLOPs", "training s", "ms", "MB"),
             papers.COST,
             "InceptionXML+ needs a seventh of InceptionXML's operations, and about half of its training time.",
@@ -145,7 +186,7 @@ def tables(plan: Plan) -> list[Table]:
             {"as given": systems["InceptionXML"]}
             | {
                 f"order {i}": plan.published("inceptionxml", dimension_permutation=i)
-                for i in range(1, plan.n_orders() + 1)
+                for i in range(1, plan.n_orders + 1)
             },
             papers.PRECISIONS,
             expected="The order has little or no effect.",
@@ -166,6 +207,16 @@ def tables(plan: Plan) -> list[Table]:
         ),
         *_modules(plan, short),
         Table(
+            "parts",
+            papers.DEEPXML,
+            "§3.3, §4, A.2",
+            "Astec without some of its parts",
+            _parts(plan),
+            ("P@1", "P@5", "PSP@1"),
+            expected="The re-ranker adds 1 to 3 %, random negatives and label correlations help; R without a bound and "
+            "a fully connected block are worse; fine-tuning the encoder is more accurate and more expensive.",
+        ),
+        Table(
             "negatives",
             papers.DEEPXML,
             "Figure 2",
@@ -184,7 +235,7 @@ def _fan_out(plan: Plan) -> dict[str, str]:
         "LightXML": {"detach_fraction": 0.0, "variant": "lightxml"},
     }
     rows = {}
-    for size in LABELS_PER_CLUSTER[-2:] if plan.quick else LABELS_PER_CLUSTER:
+    for size in LABELS_PER_CLUSTER:
         n_clusters = -(-plan.n_labels // size)
         share = max(SEARCHED_SHARE, min(MIN_SEARCHED / plan.n_labels, 1))
         searched = max(1, round(share * n_clusters))
@@ -241,17 +292,30 @@ def _modules(plan: Plan, metrics: tuple[str, ...]) -> Iterable[Table]:
         )
 
 
+def _parts(plan: Plan) -> dict[str, str]:
+    """What the text of DeepXML says of Astec's parts; all but one row are without the re-ranker."""
+    changes: dict[str, dict[str, object]] = {
+        "Astec": {},
+        "R not bounded": {"spectral_bound": 0.0},
+        "fully connected block": {"block": "linear"},
+        "no random negatives": {"n_random_negatives": 0},
+        "no label correlations": {"label_correlations": False},
+        "fine-tuned encoder": {"finetune_encoder": True},
+    }
+    rows = {name: plan.published("astec", reranker="none", **options) for name, options in changes.items()}
+    return {**rows, "with the re-ranker": plan.published("astec")}
+
+
 def _negatives(plan: Plan) -> dict[str, str]:
     alone = {"reranker": "none", "n_random_negatives": 0}
-    counts = (50, 500) if plan.quick else (20, 100, 500)
     rows = {
         f"{count} {sampling} negatives": plan.published(
             "astec", negative_sampling=sampling, n_candidates=min(count, plan.n_labels), **alone
         )
         for sampling in ("uniform", "frequent")
-        for count in counts
+        for count in NEGATIVES
     }
-    if plan.n_labels <= 5000:
+    if plan.n_labels <= MOST_LABELS_AT_ONCE:
         rows["all labels"] = plan.published("astec", n_candidates=plan.n_labels, **alone)
     return rows
 

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import svds
 
 import shortlist
+from shortlist.errors import ShortlistError
+from shortlist.files import write_atomically
 from shortlist.labels.centroids import label_centroids
 from shortlist.lazy import sparse
+from shortlist.text import TfIdf, Vocabulary
 from shortlist.text.perturb import perturb
 
 TEXTS_PER_BLOCK = 256
+METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+OMIKUJI = Path(__file__).parent.parent / "peers" / "omikuji_features.py"
+
+
+def remembered(file: Path, key: str, compute: Callable[[], Any]) -> Any:
+    """What was computed before under this key, or compute it and keep it in the file."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    if key not in known:
+        known[key] = compute()
+        with write_atomically(file) as out:
+            out.write(json.dumps(known, indent=1).encode())
+    return known[key]
+
+
+def scores(ids: Any, test: Any, train: Any) -> dict[str, float]:
+    """The metrics of ranked label ids; labels unseen in training are ignored."""
+    found = shortlist.evaluate(ids, test.labels, train=(train.label_frequencies, len(train)), unseen="ignore")
+    return {metric: round(float(found[metric]), 2) for metric in METRICS}
 
 
 def word_order(model: Any, test: Any, train: Any, n_orders: int) -> dict[str, dict[str, float]]:
     """InceptionXML, Table 4: P@3 and P@5 of the test texts as written, and with their words in other orders."""
 
     def score(texts: Any) -> np.ndarray:
-        ids, _ = model.rank(texts, 5)
-        found = shortlist.evaluate(ids, test.labels, train=(train.label_frequencies, len(train)), unseen="ignore")
+        found = scores(model.rank(texts, 5)[0], test, train)
         return np.array([found["P@3"], found["P@5"]])
 
     permuted = np.array([score(perturb(test.texts, "shuffled", seed)) for seed in range(n_orders)])
@@ -98,3 +124,40 @@ def _cosines(features: np.ndarray, train: Any, texts: np.ndarray, labels: np.nda
     )
     length = np.linalg.norm(means, axis=1)[labels] * np.linalg.norm(features, axis=1)[texts]
     return np.einsum("ij,ij->i", means[labels], features[texts]) / np.maximum(length, 1e-12)
+
+
+def intermediate_features(model: Any, texts: Any) -> np.ndarray:
+    """Astec's intermediate features v, at length 1."""
+    v, _, _ = final_features(model, texts)
+    return (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9)).astype(np.float32)
+
+
+def parabel(python: str, threads: int, given: tuple[np.ndarray, np.ndarray], train: Any, test: Any) -> dict[str, float]:
+    """Parabel (Omikuji) on the features of the training and of the test part, in the peers' Python."""
+    labelled = np.flatnonzero(train.labels.counts)
+    labels = train.labels.take(labelled)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, features in (("train", given[0][labelled]), ("test", given[1])):
+            np.save(f"{folder}/{name}.npy", features)
+        np.savez(f"{folder}/labels.npz", indptr=labels.indptr, values=labels.values, n_labels=train.n_labels)
+        command = [python, str(OMIKUJI), folder, str(threads)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise ShortlistError(f"Omikuji failed in {python}: {done.stderr.strip()[-300:]}")
+        seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
+        return {**scores(np.load(f"{folder}/best.npy"), test, train), "training s": round(seconds, 1)}
+
+
+def dense_features(train: Any, test: Any, n_features: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    """Given features of all texts: tf-idf rows, projected on their first right singular vectors."""
+    vocabulary, ids = Vocabulary.build_and_encode(train.texts)
+    tf_idf = TfIdf.fit(ids, len(vocabulary))
+    rows, test_rows = tf_idf.transform(ids), tf_idf.transform(vocabulary.encode(test.texts))
+    _, _, axes = svds(rows.astype(np.float64), k=min(n_features, min(rows.shape) - 1), random_state=0)
+    return (rows @ axes.T).astype(np.float32), (test_rows @ axes.T).astype(np.float32)
+
+
+def on_features(recipe: str, given: tuple[np.ndarray, np.ndarray], train: Any, test: Any, **options: Any) -> Any:
+    """The metrics of a recipe that is trained on dense features."""
+    model = shortlist.train(train.with_features(given[0]), recipe=recipe, **options)
+    return scores(model.rank(given[1], 5)[0], test, train)

@@ -24,7 +24,7 @@ def rows(metrics: tuple[str, ...], text: str) -> dict[str, dict[str, float]]:
     return table
 
 
-# AmazonTitles-670K: InceptionXML, Table 1; Slice from DeepXML, Table 11.
+# AmazonTitles-670K: InceptionXML, Table 1; Slice and XT from DeepXML, Table 11.
 ACCURACY = rows(
     PRECISIONS,
     """
@@ -40,25 +40,18 @@ ACCURACY = rows(
     DiSMEC: 38.12 34.03 31.15 22.26 25.45 28.67
     Parabel: 38.00 33.54 30.10 23.10 25.57 27.61
     Bonsai: 38.46 33.91 30.53 23.62 26.19 28.41
+    XT: 36.57 32.73 29.79 22.11 24.81 27.18
     """,
 )
-# AmazonTitles-670K: InceptionXML, Table 2, and DeepXML, Table 1 (hours on another GPU).
+# AmazonTitles-670K: InceptionXML, Table 2; the other training times from DeepXML, Table 1 (on another GPU).
+_HOURS = {"Astec-3": 3.85, "MACH": 6.41, "XML-CNN": 23.52, "Slice": 0.22, "AttentionXML": 37.50}
+_HOURS |= {"Parabel": 0.09, "Bonsai": 0.53, "DiSMEC": 11.74}
 COST = {
-    "InceptionXML+": {"GFLOPs": 0.049, "training": 4.3, "ms": 4.67, "GB": 1.4},
-    "InceptionXML": {"GFLOPs": 0.334, "training": 7.7, "ms": 7.97, "GB": 1.3},
-    "Astec": {"training": 3.0, "ms": 8.17, "GB": 10.93},
-    "LightXML": {"GFLOPs": 2.775, "training": 13.5, "ms": 13.11, "GB": 1.6},
-}
-TRAINING_HOURS = {
-    "Astec": 1.29,
-    "Astec-3": 3.85,
-    "MACH": 6.41,
-    "XML-CNN": 23.52,
-    "Slice": 0.22,
-    "AttentionXML": 37.50,
-    "Parabel": 0.09,
-    "Bonsai": 0.53,
-    "DiSMEC": 11.74,
+    "InceptionXML+": {"GFLOPs": 0.049, "training s": 4.3 * 3600, "ms": 4.67, "MB": 1400.0},
+    "InceptionXML": {"GFLOPs": 0.334, "training s": 7.7 * 3600, "ms": 7.97, "MB": 1300.0},
+    "Astec": {"training s": 3.0 * 3600, "ms": 8.17, "MB": 10930.0},
+    "LightXML": {"GFLOPs": 2.775, "training s": 13.5 * 3600, "ms": 13.11, "MB": 1600.0},
+    **{name: {"training s": hours * 3600} for name, hours in _HOURS.items()},
 }
 # InceptionXML, Table 3: (labels per cluster, form). 8K, 16K, 32K and 65K clusters of 670,091 labels.
 FAN_OUT = rows(
@@ -81,9 +74,26 @@ FAN_OUT = rows(
 )
 # InceptionXML, Table 4 (AmazonTitles-670K).
 WORD_ORDER = rows(("P@3", "P@5"), "as written: 37.04 33.92\nwords permuted: 36.01 32.86")
-# InceptionXML, Figure 4: at most 1 % from the attention layers; the figure has no numbers.
-# DeepXML, Table 4 (AmazonTitles-670K): gain in P@1, and how many times as fast training is.
-RECAST = {"XML-CNN": {"gain": 1.89, "speed-up": 10}, "MACH": {"gain": 2.41, "speed-up": 5}}
+# InceptionXML, Figures 4 and 5, and DeepXML, Figure 2, have no numbers. DeepXML, Table 4: in `experiments`.
+# InceptionXML, Table 5: labels, training texts, test texts, texts per label, labels per text, share of short texts.
+DATA = {
+    "WikiSeeAlsoTitles-350K": (91_414, 352_072, 629_418, 162_491, 5.24, 2.33, 82, 98),
+    "WikiTitles-500K": (185_479, 501_070, 1_699_722, 722_678, 23.62, 4.89, 83, 98),
+    "AmazonTitles-670K": (66_666, 670_091, 485_176, 150_875, 5.11, 5.39, 40, 70),
+    "AmazonTitles-3M": (165_431, 2_812_281, 1_712_536, 739_665, 31.55, 36.18, 15, 52),
+}
+# AmazonTitles-670K: InceptionXML, Table 6; DeepXML, Table 5.
+OPTIONS = {
+    "InceptionXML": {"n_epochs": 42, "batch_size": 128, "learning_rate": 0.005},
+    "InceptionXML+": {
+        "n_epochs": 35,
+        "batch_size": 256,
+        "learning_rate": 0.008,
+        "n_clusters": 65_536,
+        "n_clusters_searched": 800,
+    },
+    "Astec": {"n_clusters": 65_536, "surrogate_learning_rate": 0.02, "learning_rate": 0.002},
+}
 # DeepXML, Table 6: (a) to (c) AmazonTitles-670K, (d) WikiTitles-500K; P@1 and P@5, without the re-ranker.
 MODULES = {
     "a": rows(("P@1", "P@5"), "Astec: 39.12 32.07\nCNN: 36.91 30.76\nMLP: 37.41 30.65\nBERT: 36.15 29.65"),
@@ -97,7 +107,10 @@ MODULES = {
     ),
 }
 # DeepXML, Table 9 (AmazonImagesCat-13K): features of images.
-FEATURES = rows(("P@1", "P@3", "P@5"), "DeepXML: 77.19 54.8 41.45\nMACH: 73.57 53.88 41.99\nSlice: 48.31 35.79 27.75")
+FEATURES = rows(
+    ("P@1", "P@3", "P@5"),
+    "DeepXML: 77.19 54.8 41.45\nMACH: 73.57 53.88 41.99\nSlice: 48.31 35.79 27.75\nParabel: 64.13 45.7 36.00",
+)
 # DeepXML, Table 10 (Amazon-670K): full texts.
 FULL_TEXT = rows(
     PRECISIONS,
@@ -109,6 +122,7 @@ FULL_TEXT = rows(
     Slice: 33.15 29.76 26.93 20.20 22.69 24.70
     DiSMEC: 44.70 39.70 36.10 27.80 30.60 34.20
     Parabel: 44.89 39.80 36.00 25.43 29.43 32.85
+    XT: 42.50 37.87 34.41 24.82 28.20 31.24
     """,
 )
 SHORTLIST_OVERLAP = 87.0  # DeepXML §4, module II: per cent of the labels of both shortlists

@@ -27,10 +27,17 @@ PAGE = """<!doctype html>
 <main>
 <h1>{{ title }}</h1>
 <p>{{ lead }}</p>
+<h2>What came out</h2>
+<ul>
+{% for section in sections if section.finding %}
+<li><b>{{ section.title }}</b> ({{ section.place }}): {{ section.finding }}</li>
+{% endfor %}
+</ul>
 {% for section in sections %}
 <section>
 <h2>{{ section.title }}</h2>
 <p>{{ section.place }}. {{ section.text }}</p>
+{% if section.finding %}<p><b>Here:</b> {{ section.finding }}</p>{% endif %}
 {% if section.rows %}
 <div class="table"><table>
 <tr>{% for cell in section.header %}<th>{{ cell }}</th>{% endfor %}</tr>
@@ -48,17 +55,19 @@ PAGE = """<!doctype html>
 
 @dataclass
 class Section:
-    """One table or figure: its place in the paper, the rows, what there is to say, and plots."""
+    """One table or figure: its place in the paper, what the paper says, what came out here, the rows, and plots."""
 
     title: str
     place: str
     text: str = ""
+    finding: str = ""
     header: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     figures: list[Markup] = field(default_factory=list)
 
     def to_markdown(self) -> str:
-        parts = [f"## {self.title}", f"{self.place}. {self.text}"]
+        parts = [f"## {self.title}", f"{self.place}. {self.text}".strip()]
+        parts += [f"**Here:** {self.finding}"] if self.finding else []
         if self.rows:
             parts.append(markdown(self.header, self.rows))
         return "\n\n".join(parts)
@@ -68,17 +77,20 @@ def table_section(table: Table, ours: Rows) -> Section:
     """A table of trained systems: our values, with the paper's in brackets, and whether their order agrees."""
     rows = [
         [name, *(_cell(ours[name].get(metric), table.theirs.get(name, {}).get(metric)) for metric in table.metrics)]
-        for name in table.rows
+        for name in table.rows | ours
         if name in ours
     ]
-    missing = [name for name in table.rows if name not in ours]
+    missing = [name for name in (table.rows | table.theirs) if name not in ours]
     text = [f"The paper: {table.expected}" if table.expected else ""]
-    if table.theirs:
-        text += ["In brackets: the paper's value, on its own data.", order_agreement(ours, table)]
-    if missing:
-        text.append(f"Not measured: {', '.join(missing)}.")
+    text += ["In brackets: the paper's value, on its own data."] if table.theirs else []
+    text += [f"Not measured: {', '.join(missing)}."] if missing else []
     return Section(
-        table.title, f"{table.paper}, {table.place}", " ".join(filter(None, text)), ["", *table.metrics], rows
+        table.title,
+        f"{table.paper}, {table.place}",
+        " ".join(filter(None, text)),
+        order_agreement(ours, table),
+        ["", *table.metrics],
+        rows,
     )
 
 
@@ -91,7 +103,7 @@ def order_agreement(ours: Rows, table: Table) -> str:
     "By P@1, 2 of 3 pairs of rows are in the paper's order; not b before c."
     """
     for metric in table.metrics:
-        both = [n for n in table.rows if metric in ours.get(n, {}) and metric in table.theirs.get(n, {})]
+        both = [n for n in table.rows | ours if metric in ours.get(n, {}) and metric in table.theirs.get(n, {})]
         if len(both) > 1:
             break
     else:
@@ -105,8 +117,8 @@ def order_agreement(ours: Rows, table: Table) -> str:
 
 
 def _cell(ours: float | None, theirs: float | None) -> str:
-    shown = MISSING if ours is None else f"{ours:,.2f}" if abs(ours) >= 0.1 else f"{ours:.4f}"
-    return shown if theirs is None else f"{shown} ({theirs:g})"
+    shown = MISSING if ours is None else f"{ours:.4f}" if 0 < abs(ours) < 0.1 else f"{ours:,.2f}"
+    return shown if theirs is None else f"{shown} ({theirs:,.10g})"
 
 
 def curves_figure(entries: Mapping[str, Any], names: Iterable[str]) -> list[Markup]:
@@ -133,12 +145,29 @@ def quantile_figure(entries: Mapping[str, Any], names: Iterable[str]) -> list[Ma
     return figures
 
 
+def negatives_figure(ours: Rows) -> list[Markup]:
+    """DeepXML, Figure 2: P@1 over the number of random negatives, and with all labels."""
+    found = []
+    for series, sampling in enumerate(("uniform", "frequent")):
+        rows = [
+            (float(name.split()[0]), row["P@1"]) for name, row in ours.items() if name.endswith(f"{sampling} negatives")
+        ]
+        found += [plots.Line(sampling, rows, series)] if rows else []
+    if found and "all labels" in ours:
+        ends = [point[0] for line in found for point in line.points]
+        level = ours["all labels"]["P@1"]
+        found.append(plots.Line("all labels", [(min(ends), level), (max(ends), level)], 2, dashed=True))
+    return [plots.lines(found, "negatives per text", "P@1", "Random negatives")] if found else []
+
+
 def write(folder: Path, title: str, lead: str, sections: list[Section]) -> None:
     """Write report.md and report.html."""
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE)
     style = Markup((files("shortlist.report") / "templates" / "style.css").read_text())
     html = page.render(title=title, lead=lead, style=style, sections=sections)
-    text = "\n\n".join([f"# {title}", lead, *(section.to_markdown() for section in sections)]) + "\n"
+    found = [f"- **{section.title}** ({section.place}): {section.finding}" for section in sections if section.finding]
+    parts = [f"# {title}", lead, "## What came out", "\n".join(found)]
+    text = "\n\n".join([*parts, *(section.to_markdown() for section in sections)]) + "\n"
     for name, content in (("report.html", html), ("report.md", text)):
         with write_atomically(folder / name) as file:
             file.write(content.encode())

@@ -22,30 +22,39 @@ def _published(few: Any, many: Any, source: str) -> Published:
     return Published(source=source, **by_size("texts", few, (FEW_TEXTS, many)))
 
 
-TABLE, PROGRAM = "AttentionXML, table of hyperparameters", "AttentionXML, the authors' program"
+PROGRAM, TABLE = "program", "program (configure/models)"
 ATTENTIONXML_PUBLISHED = {
-    "vector_init": Published("given", "AttentionXML, experiments: GloVe, 300 dimensions"),
-    "max_vocabulary": Published(500_000, "AttentionXML, experiments: 500,000 words"),
-    "max_words": Published(500, "AttentionXML, experiments: texts are cut after 500 words"),
+    "vector_init": Published(
+        lambda size: "given" if size.options["vectors"] else "random",
+        "AttentionXML: GloVe, 300 dimensions",
+        "given, with a file of vectors; random without",
+    ),
+    "max_vocabulary": Published(500_000, "AttentionXML: 500,000 words"),
+    "max_words": Published(500, "AttentionXML: texts are cut after 500 words"),
     "group_by_length": Published(False, PROGRAM),
-    "label_texts": Published("never", "AttentionXML §3: texts only"),
-    "reranker": Published(False, "AttentionXML §3: no re-ranker"),
-    "tune_search": Published(False, "AttentionXML §3: always the C best nodes"),
+    "label_texts": Published("never", "AttentionXML: texts only"),
+    "reranker": Published("none", "AttentionXML: no re-ranker"),
+    "patience": Published(1000, f"{PROGRAM}: all epochs"),
+    "tune_search": Published(False, "AttentionXML: always the C best nodes"),
     "n_epochs": _published(30, 10, TABLE),
     "batch_size": _published(40, 200, TABLE),
-    "learning_rate": Published(0.001, "AttentionXML, experiments: Adam, 0.001"),
-    "optimizer": Published("adam", "AttentionXML, experiments: Adam"),
-    "schedule": Published("step", "AttentionXML, experiments: a constant learning rate"),
+    "learning_rate": Published(0.001, "AttentionXML: Adam, 0.001"),
+    "optimizer": Published("adam", "AttentionXML: Adam"),
+    "schedule": Published("step", "AttentionXML: a constant learning rate"),
     "decay_epoch": Published(lambda size: size.options["n_epochs"], "a constant learning rate", "all epochs"),
     "hidden_size": _published(256, 512, TABLE),
     "linear_sizes": _published("256", "512,256", TABLE),
-    "word_dropout": Published(0.2, "AttentionXML, experiments: behind the embedding"),
-    "dropout": Published(0.5, "AttentionXML, experiments: behind the LSTM"),
-    "freeze_words": _published(True, False, PROGRAM),
+    "word_dropout": Published(0.2, "AttentionXML: behind the embedding"),
+    "dropout": Published(0.5, "AttentionXML: behind the LSTM"),
+    "freeze_words": Published(
+        lambda size: bool(size.options["vectors"]) and size.n_texts < FEW_TEXTS,
+        TABLE,
+        "true below 100,000 texts with a file of vectors; false otherwise",
+    ),
     "query_init": Published("xavier", PROGRAM),
     "bias_init": Published("zero", PROGRAM),
     "averaging_start": _published(
-        1 / 3, 0.2, "AttentionXML, experiments: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10"
+        1 / 3, 0.2, "AttentionXML: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10"
     ),
     "n_clusters": Published(
         lambda size: 1 if size.n_labels <= 50_000 else -(-size.n_labels // 64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from shortlist.recipes.common import (
@@ -50,9 +51,10 @@ def _by_size(source: str, of_670k: Any, of_350k: Any, of_500k: Any, of_3m: Any) 
             return of_3m
         return of_670k if size.n_texts <= 550_000 else of_350k if size.n_texts <= 1_000_000 else of_500k
 
-    rule = (
-        f"{of_670k:,}; above 550,000 texts {of_350k:,}, above a million {of_500k:,}; above a million labels {of_3m:,}"
-    )
+    steps = [("", of_670k), ("above 550,000 texts ", of_350k), ("above a million ", of_500k)]
+    steps.append(("above a million labels ", of_3m))
+    kept = [steps[0], *(step for before, step in pairwise(steps) if step[1] != before[1])]
+    rule = "; ".join(f"{where}{value:,}" for where, value in kept)
     return Published(default, source, rule)
 
 
@@ -89,11 +91,11 @@ ENCODER_PUBLISHED = {
 }
 JOINT_PUBLISHED = {
     **ENCODER_PUBLISHED,
-    "reranker": Published("none", "InceptionXML §5: logits of the extreme classifier"),
+    "reranker": Published("none", "InceptionXML §5.2: logits of the extreme classifier"),
     "patience": Published(1000, "InceptionXML Table 6: all epochs"),
     "tune_search": Published(False, "InceptionXML Table 6: the top K"),
     "optimizer": Published("adam", "program: Adam, SparseAdam for word vectors and label rows"),
-    "loss_reduction": Published("mean", "program: mean over batch × labels; §4.3 writes the sum"),
+    "loss_reduction": Published("mean", "program: mean over batch × labels; InceptionXML §4.3 writes the sum"),
     "schedule": Published("one-cycle-published", "InceptionXML A.5: cyclic learning rate"),
     "row_init": Published("xavier", "program"),
     "block": Published("residual", "InceptionXML §4.3"),
@@ -119,7 +121,7 @@ INCEPTIONXML = Recipe(
         "learning_rate": Published(0.005, "InceptionXML Table 6"),
         "project_dropout": Published(0.25, "program"),
         "bias_init": Published("zero", "program"),
-        "block_norm": Published("batch", "program; §5.1 has the spectral norm in InceptionXML+ only"),
+        "block_norm": Published("batch", "program; InceptionXML §5.1: spectral norm in InceptionXML+ only"),
     },
 )
 VARIANT = choice(

@@ -34,15 +34,15 @@ def _n_buckets(size: DataSize) -> int:
 MLP_PUBLISHED = {
     "embedding_dim": Published(500, "MACH, program: hidden layers of 500"),
     "vector_init": Published("random", "MACH, program: starts at random"),
-    "hashing": Published("universal", "MACH §2: universal hash functions"),
+    "hashing": Published("universal", "MACH: universal hash functions"),
     "n_word_buckets": Published(100_000, "MACH, program: features hashed into 100,000"),
 }
 MACH_PUBLISHED = {
     **WORDS_PUBLISHED,
     **MLP_PUBLISHED,
-    "tune_search": Published(False, "MACH §2: all labels are scored"),
-    "label_texts": Published("never", "MACH §2: labels are classes without names"),
-    "reranker": Published("none", "MACH §2: the mean over repetitions"),
+    "tune_search": Published(False, "MACH: all labels are scored"),
+    "label_texts": Published("never", "MACH: labels are classes without names"),
+    "reranker": Published("none", "MACH: the mean over repetitions"),
     "n_repetitions": Published(32, "MACH, program: R = 32; DeepXML §5: 32 learners"),
     "n_buckets": Published(
         _n_buckets,

@@ -61,7 +61,7 @@ def _n_epochs(size: DataSize) -> int:
 
 # From this many labels on, the paper recalls clusters first; with fewer, a text is trained on all labels.
 MANY_LABELS = 100_000
-SETTINGS, PROGRAM = "LightXML, experiment settings", "program (run.sh)"
+SETTINGS, PROGRAM = "LightXML", "program (run.sh)"
 
 
 def _published_n_clusters(size: DataSize) -> int:
@@ -74,9 +74,9 @@ def _by_labels(source: str, few: Any, many: Any) -> Published:
 
 
 LIGHTXML_PUBLISHED = {
-    "pooling": Published("cls", "LightXML, text representation"),
-    "pooled_layers": Published(5, "LightXML, text representation: the last five layers"),
-    "scale_features": Published(False, "LightXML, text representation"),
+    "pooling": Published("cls", "LightXML"),
+    "pooled_layers": Published(5, "LightXML: the last five layers"),
+    "scale_features": Published(False, "LightXML"),
     "dropout": Published(0.5, SETTINGS),
     "learning_rate": Published(1e-4, SETTINGS),
     "encoder_learning_rate": Published(1e-4, SETTINGS),
@@ -94,7 +94,7 @@ LIGHTXML_PUBLISHED = {
     "schedule": Published("step", f"{SETTINGS}: constant"),
     "decay_epoch": Published(lambda size: size.options["n_epochs"], f"{SETTINGS}: constant", "n_epochs: never"),
     "row_init": Published("xavier", "program"),
-    "bottleneck": _by_labels(f"LightXML, hidden bottleneck layer; {PROGRAM}: Amazon-670K", 0, 400),
+    "bottleneck": _by_labels(f"LightXML: hidden bottleneck layer; {PROGRAM}: Amazon-670K", 0, 400),
     "bias_init": _by_labels("program", "zero", "none"),
     "n_clusters": Published(
         _published_n_clusters,

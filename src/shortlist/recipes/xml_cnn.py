@@ -11,18 +11,18 @@ from shortlist.recipes.recipe import Recipe
 # InceptionXML reads texts "following (Liu et al., 2017)": as here. "Implementations" are public ones by others.
 CNN_PUBLISHED = {
     **{name: ENCODER_PUBLISHED[name] for name in ("vector_init", "split", "stop_words", "group_by_length")},
-    "max_vocabulary": Published(30_000, "XML-CNN §4: the 30,000 most frequent words"),
-    "max_words": Published(500, "XML-CNN §4: texts of 500 words, padded or cut"),
-    "label_texts": Published("never", "XML-CNN §3: labels have no names"),
+    "max_vocabulary": Published(30_000, "XML-CNN: the 30,000 most frequent words"),
+    "max_words": Published(500, "XML-CNN: texts of 500 words, padded or cut"),
+    "label_texts": Published("never", "XML-CNN: labels have no names"),
     "channels": Published(
-        source="XML-CNN §4: 128 feature maps on small data sets, 32 on large ones",
+        source="XML-CNN: 128 feature maps on small data sets, 32 on large ones",
         **by_size("labels", 128, (50_000, 32)),
     ),
-    "n_chunks": Published(32, "XML-CNN §3.2: p chunks; 32 in implementations"),
-    "fixed_chunks": Published(True, "XML-CNN §3.2: chunks of the padded text"),
-    "hidden_size": Published(512, "XML-CNN §3.4, §4: bottleneck of 512 units"),
+    "n_chunks": Published(32, "XML-CNN: p chunks; 32 in implementations"),
+    "fixed_chunks": Published(True, "XML-CNN: chunks of the padded text"),
+    "hidden_size": Published(512, "XML-CNN: bottleneck of 512 units"),
     "word_dropout": Published(0.25, "implementations"),
-    "dropout": Published(0.5, "XML-CNN §4"),
+    "dropout": Published(0.5, "XML-CNN"),
     "weight_init": Published("xavier", "implementations"),
 }
 
@@ -37,16 +37,16 @@ XML_CNN = Recipe(
     published={
         **CNN_PUBLISHED,
         **{name: JOINT_PUBLISHED[name] for name in ("optimizer", "patience")},
-        "loss_reduction": Published("sum", "XML-CNN §3.3: 1/n · ΣΣ over texts and labels"),
-        "reranker": Published("none", "XML-CNN §3"),
+        "loss_reduction": Published("sum", "XML-CNN: 1/n · ΣΣ over texts and labels"),
+        "reranker": Published("none", "XML-CNN"),
         "schedule": Published("step", "implementations: constant"),
         "decay_epoch": Published(1000, "implementations: never halved"),
         "learning_rate": Published(0.001, "implementations"),
         "n_epochs": Published(30, "implementations"),
         "batch_size": Published(128, "implementations"),
         "row_init": Published("xavier", "implementations"),
-        "bias_init": Published("zero", "XML-CNN §3.4"),
-        "block": Published("none", "XML-CNN §3.4: the bottleneck is the last hidden layer"),
+        "bias_init": Published("zero", "XML-CNN"),
+        "block": Published("none", "XML-CNN: the bottleneck is the last hidden layer"),
     },
 )
 DEEPXML_CNN = Recipe(
