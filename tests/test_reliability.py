@@ -37,8 +37,8 @@ def test_kills():
 
 
 def test_hostile_inputs(tmp_path):
-    found = run("fuzz.py", "--inputs", 1500, "--save", tmp_path)
-    assert found["inputs"] >= 1500 and found["failures"] == 0
+    found = run("fuzz.py", "--inputs", 20_000, "--save", tmp_path)
+    assert found["inputs"] >= 20_000 and found["failures"] == 0
 
 
 def test_concurrency():
