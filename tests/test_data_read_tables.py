@@ -137,6 +137,13 @@ def test_parquet_of_many_batches(put):
     assert [(p.unit, p.line) for p in data.report.problems] == [("row", 35_001)]
 
 
+def test_damaged_names_of_parquet_columns(put):
+    whole = parquet_bytes(pa.table(COLUMNS))
+    assert whole.count(b"text") > 1
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        shortlist.read(put("t.parquet", whole.replace(b"text", b"te\xfft")))
+
+
 def test_invalid_parquet(put, tmp_path):
     whole = parquet_bytes(
         pa.table({"text": [f"text {i * 7919 % 1000}" for i in range(5000)], "labels": [["a"]] * 5000})

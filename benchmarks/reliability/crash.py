@@ -163,6 +163,8 @@ def scenarios(place: Path) -> list[Scenario]:
     old = shortlist.train([(text, text.split()[:2]) for text in texts], recipe="centroid")
     new = shortlist.train([(text, [*text.split()[:2], "new"]) for text in texts], recipe="centroid")
     more = old.add_labels({"scarf": "a warm scarf"})
+    further = shortlist.read([(text.replace("hat", "cap"), ["cap"]) for text in texts])
+    learnt = old.update(further, threads=1)
     new.store_list("colours", ["red", "blue"])
     states = [np.arange(1000.0), np.ones((30, 30), np.float32)]
 
@@ -243,6 +245,8 @@ def scenarios(place: Path) -> list[Scenario]:
                 ("save a model", save(new), new),
                 ("add labels", lambda folder: shortlist.load(folder / "model").add_labels(
                     {"scarf": "a warm scarf"}).save(folder / "model"), more),
+                ("update a model", lambda folder: shortlist.load(folder / "model").update(further, threads=1).save(
+                    folder / "model", bits=32), learnt),
                 ("save in 32 bits", lambda folder: new.save(folder / "model", bits=32), new),
             ]
         ]  # fmt: skip

@@ -2,8 +2,9 @@
 
     python benchmarks/reliability/fuzz.py [--inputs 20000] [--targets csv,http] [--seed 0] [--save FOLDER]
 
-Each input is a mutation of one in the corpus. One that gives a new kind of answer joins the corpus. A failure is a
-crash, an error other than a `ShortlistError`, more than 2 seconds of CPU time, more than 3 GB of memory, an answer
+Each input is a mutation of one in the corpus. One that gives a new kind of answer, or reaches a line of Shortlist that no
+other has reached (every fourth input is traced), joins the corpus. Nothing is written to a disk where there is
+/dev/shm. A million inputs take less than an hour of one core. A failure is a crash, an error other than a `ShortlistError`, more than 2 seconds of CPU time, more than 3 GB of memory, an answer
 from a damaged model, or a response of the server with status 500. Failures are saved, and
 `--input FILE --targets NAME` repeats one of them.
 """
@@ -21,18 +22,20 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent))
-from small import TEXTS, serve, small_model
+from small import TEXTS, fast_folder, serve, small_model
 
 import shortlist
 from common import make_parser, print_json, show
@@ -48,6 +51,8 @@ from shortlist.training.checkpoints import Checkpoints, read_arrays
 INPUTS_PER_PROCESS = 500
 MAX_SECONDS, MAX_BYTES = 2.0, 3 << 30
 CORPUS_LIMIT = 500
+TRACED_EVERY, TRACED_SECONDS = 4, 3 * MAX_SECONDS  # tracing doubles the time
+SOURCE = str(Path(shortlist.__file__).parent)
 NUMBERS = [b"0", b"-1", b"1e309", b"NaN", b"4294967296", b"9" * 40, b"0.1", b"true", b"null", b"2147483648"]
 TOKENS = [b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b'"', b"'", b"\\", b"\\ud800", b"{", b"}", b"[", b"]" * 50,
           b":", b",", b";", b"\t", b"\x1b[2J", b"__label__", b"<http://a>", b"\xed\xa0\x80", b"\xe2\x80\xae",
@@ -64,6 +69,20 @@ class Target:
 
     def __init__(self, corpus: list[bytes], run: Callable[[bytes], object]) -> None:
         self.corpus, self.run = list(corpus), run
+        self.kinds: set[str] = set()  # of answers
+        self.lines: set[str] = set()  # of Shortlist that inputs have reached
+
+    def warm_up(self) -> None:
+        """Run the corpus: what is compiled or imported later counts as a hang."""
+        for data in self.corpus:
+            with suppress(ShortlistError):
+                self.run(data)
+
+    def learn(self, found: dict) -> None:
+        """Take what a process has found."""
+        self.kinds.update(found["kinds"])
+        self.lines.update(found["lines"])
+        self.corpus += map(bytes.fromhex, found["corpus"][: max(CORPUS_LIMIT - len(self.corpus), 0)])
 
 
 def main() -> None:
@@ -75,9 +94,11 @@ def main() -> None:
     parser.add_argument("--input", type=Path, help="repeat one input")
     options = parser.parse_args()
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as temporary, ExitStack() as stack:
         targets = make_targets(Path(temporary), stack)
         chosen = options.targets.split(",") if options.targets else list(targets)
+        for name in chosen:
+            targets[name].warm_up()
         if options.input:
             targets[chosen[0]].run(options.input.read_bytes())
             return
@@ -89,9 +110,9 @@ def main() -> None:
             found = run_in_process(targets[name], n, f"{options.seed} {turn}", options.save / name)
             outcomes[name].update(found["outcomes"])
             findings += [f"{name}: {finding}" for finding in found["findings"]]
-            targets[name].corpus += map(bytes.fromhex, found["corpus"][: CORPUS_LIMIT - len(targets[name].corpus)])
+            targets[name].learn(found)
     show([{"target": name, "inputs": sum(counts.values()), "answered": counts["answered"], "refused": counts["refused"],
-           "corpus": len(targets[name].corpus), "failures": counts["failed"]}
+           "corpus": len(targets[name].corpus), "lines": len(targets[name].lines), "failures": counts["failed"]}
           for name, counts in outcomes.items()])  # fmt: skip
     print(*findings[:30], sep="\n")
     n_inputs = sum(sum(counts.values()) for counts in outcomes.values())
@@ -119,17 +140,20 @@ def run_in_process(target: Target, n: int, seed: str, save: Path) -> dict:
         return json.loads(content)
     size = int.from_bytes(shared[:8], "little")
     path = save_input(save, shared[8 : 8 + size])
-    return {"outcomes": {"failed": 1}, "findings": [f"the process ended with {code}: {path}"], "corpus": []}
+    finding = f"the process ended with {code}: {path}"
+    return {"outcomes": {"failed": 1}, "findings": [finding], "corpus": [], "kinds": [], "lines": []}
 
 
 def try_inputs(target: Target, n: int, seed: str, shared: mmap.mmap, save: Path) -> dict:
     rng, outcomes, findings, corpus = random.Random(seed), Counter(), [], []
-    kinds: set[str] = set()
+    kinds, lines = set(target.kinds), set(target.lines)
     signal.signal(signal.SIGPROF, stop_hang)
-    for _ in range(n):
+    for number in range(n):
+        traced, n_lines = number % TRACED_EVERY == 0, len(lines)
         data = mutate(rng, target.corpus + corpus)
         shared[: 8 + len(data)] = len(data).to_bytes(8, "little") + data
-        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, TRACED_SECONDS if traced else MAX_SECONDS)
+        trace(lines if traced else None)
         try:
             kind = f"answered {target.run(data)}"
         except ShortlistError as error:
@@ -141,12 +165,31 @@ def try_inputs(target: Target, n: int, seed: str, shared: mmap.mmap, save: Path)
             if finding not in [known.rpartition(" in ")[0] for known in findings]:
                 findings.append(f"{finding} in {save_input(save, data)}")
         finally:
+            trace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
         outcomes[kind.partition(" ")[0]] += 1
-        if kind not in kinds:
+        if kind not in kinds or len(lines) > n_lines:
             kinds.add(kind)
             corpus.append(data)
-    return {"outcomes": outcomes, "findings": findings, "corpus": [data.hex() for data in corpus if len(data) < 5000]}
+    corpus = [data.hex() for data in corpus if len(data) < 5000]
+    return {"outcomes": outcomes, "findings": findings, "corpus": corpus, "kinds": [*kinds - target.kinds],
+            "lines": [*lines - target.lines]}  # fmt: skip
+
+
+def trace(lines: set[str] | None) -> None:
+    """Add the lines of Shortlist that are run from now on to a set; None stops that."""
+
+    def in_function(frame: FrameType, event: str, _: object) -> object:
+        if event == "line" and lines is not None:
+            lines.add(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        return in_function
+
+    def at_call(frame: FrameType, *_: object) -> object:
+        return in_function if frame.f_code.co_filename.startswith(SOURCE) else None
+
+    function = None if lines is None else at_call
+    threading.settrace(function)  # of threads that start now
+    sys.settrace(function)
 
 
 class Hang(BaseException):
@@ -268,10 +311,11 @@ def model_targets(folder: Path) -> dict[str, Target]:
 
 
 def is_same_config(name: str, content: bytes, whole: dict[str, bytes]) -> bool:
-    """Whether a config says the same in other words: other spaces, or a field that nobody knows."""
+    """Whether a config says the same in other words: other spaces, a field twice, or one that nobody knows."""
     if name != CONFIG:
         return False
-    return msgspec.json.decode(content, type=ModelConfig) == msgspec.json.decode(whole[CONFIG], type=ModelConfig)
+    found, expected = (msgspec.convert(msgspec.json.decode(one), ModelConfig) for one in (content, whole[CONFIG]))
+    return found == expected
 
 
 def forge(place: Path, name: str) -> None:

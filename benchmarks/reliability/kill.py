@@ -1,9 +1,12 @@
-"""Random kills: training, updates of labels and batch prediction end in the same bytes as if nothing had happened.
+"""Random kills: training, updates of models and batch prediction end in the same bytes as if nothing had happened.
 
     python benchmarks/reliability/kill.py [--kills 500] [--minutes 600] [--jobs astec,predict] [--seed 0]
 
 A job is a command in a forked process. It gets SIGKILL or SIGTERM at a random moment of its time, up to three times,
-and continues with --resume. At the end its files must equal those of an undisturbed run, byte for byte.
+and continues with --resume. At the end its files must equal those of an undisturbed run, byte for byte. The second
+table says what a job had reported last when it was killed, so that you see whether every phase had its turn.
+
+Files are written to memory (/dev/shm) where there is such a folder: these faults do not depend on the disk.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -23,6 +27,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent))
+from small import fast_folder
+
 import shortlist
 from common import make_parser, print_json, show
 from shortlist.batch import predict as batch
@@ -30,17 +36,37 @@ from shortlist.cli import shortlist as command
 
 MAX_KILLS = 3
 STOPPED = 130  # training ends in an orderly way after SIGTERM
-TRAIN = "train data.jsonl --out out --overwrite --threads 1 --set checkpoint_minutes=0 --set embedding_dim=16 --recipe"
+TRAIN = "train data.jsonl --out out --overwrite --threads 1 --set checkpoint_minutes=0 --recipe"
+EPOCHS = "--set n_epochs=2"
+SURROGATE = f"{EPOCHS} --set n_surrogate_epochs=2"
 JOBS = {
-    "astec": f"{TRAIN} astec --set n_epochs=3",
-    "mach": f"{TRAIN} mach --set n_epochs=3",
-    "slice": f"{TRAIN} slice",
-    "deepxml-mlp": f"{TRAIN} deepxml-mlp",
-    "ensemble": f"{TRAIN} astec --set n_epochs=2 --ensemble 2",
+    "popular": f"{TRAIN} popular",
+    "centroid": f"{TRAIN} centroid",
+    "astec": f"{TRAIN} astec {SURROGATE}",
+    "ensemble": f"{TRAIN} astec {SURROGATE} --ensemble 2",
+    "inceptionxml": f"{TRAIN} inceptionxml {EPOCHS}",
+    "inceptionxml+": f"{TRAIN} inceptionxml+ {EPOCHS}",
+    "inceptionxml-deepxml": f"{TRAIN} inceptionxml-deepxml {SURROGATE}",
+    "xml-cnn": f"{TRAIN} xml-cnn {EPOCHS}",
+    "deepxml-cnn": f"{TRAIN} deepxml-cnn {SURROGATE}",
+    "attentionxml": f"{TRAIN} attentionxml {EPOCHS}",
+    "mach": f"{TRAIN} mach {EPOCHS}",
+    "slice": f"{TRAIN} slice {EPOCHS}",
+    "deepxml-mlp": f"{TRAIN} deepxml-mlp {SURROGATE}",
+    "deepxml-features": f"{TRAIN.replace('data.jsonl', 'data.txt')} deepxml-features {SURROGATE}",
+    "lightxml": f"{TRAIN} lightxml {EPOCHS} --set transformer=transformer",
+    "deepxml-transformer": f"{TRAIN} deepxml-transformer {SURROGATE} --set transformer=transformer",
+    "update": "update model more.jsonl --replay data.jsonl --out out --threads 1",
     "labels add": "labels add model --name new a-new-label --out out",
     "predict": "predict model data.jsonl --out out.jsonl --threads 1",
+    "predict to gzip": "predict model data.jsonl --out out.jsonl.gz --threads 1",
+    "predict to CSV": "predict model data.jsonl --out out.csv --threads 1",
     "predict to Parquet": "predict model data.jsonl --out out.parquet --threads 1",
 }
+
+
+class Failure(Exception):
+    """A job that did not end as it should."""
 
 
 def main() -> None:
@@ -55,35 +81,49 @@ def main() -> None:
     batch.CHUNK_ROWS = 16
     n_kills: Counter[str] = Counter()
     n_runs: Counter[str] = Counter()
-    n_different: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as temporary:
+    moments: Counter[tuple[str, str]] = Counter()
+    findings: dict[str, list[str]] = {name: [] for name in chosen}
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as temporary:
         place = Path(temporary)
         os.chdir(place)
-        write_data(place)
+        write_data(place, with_transformer=any("transformer=" in JOBS[name] for name in chosen))
         expected, seconds = {}, {}
         for name in chosen:
-            run(name, [])  # loads what it needs
+            remove_outputs(place)
+            run_here(JOBS[name].split())  # imports what it needs; the forked processes have it then
+            expected[name] = outputs(place)
             remove_outputs(place)
             begin = time.perf_counter()
-            run(name, [])
-            expected[name], seconds[name] = outputs(place), time.perf_counter() - begin
+            run(name, [], rng)
+            seconds[name] = time.perf_counter() - begin
+            if outputs(place) != expected[name]:
+                findings[name].append("a forked process gives other bytes")
         while sum(n_kills.values()) < options.kills and time.perf_counter() - start < 60 * options.minutes:
             name = chosen[sum(n_runs.values()) % len(chosen)]
             remove_outputs(place)
             delays = [rng.uniform(0, seconds[name]) for _ in range(rng.randint(1, MAX_KILLS))]
-            n_kills[name] += run(name, delays, rng)
             n_runs[name] += 1
-            n_different[name] += outputs(place) != expected[name]
-    show(
-        [{"job": name, "runs": n_runs[name], "kills": n_kills[name], "different": n_different[name]} for name in chosen]
-    )
-    different = sum(n_different.values())
+            try:
+                killed_at = run(name, delays, rng)
+            except Failure as failure:
+                findings[name].append(f"after {delays}: {failure}")
+                continue
+            n_kills[name] += len(killed_at)
+            moments.update((name, moment) for moment in killed_at)
+            if outputs(place) != expected[name]:
+                findings[name].append(f"other bytes after kills at {killed_at}")
+        os.chdir("/")
+    show([{"job": name, "runs": n_runs[name], "kills": n_kills[name], "different": len(findings[name])}
+          for name in chosen])  # fmt: skip
+    show([{"job": name, "reported last": moment, "kills": n} for (name, moment), n in sorted(moments.items())])
+    print(*(f"{name}: {finding}" for name in chosen for finding in findings[name][:5]), sep="\n")
+    different = sum(map(len, findings.values()))
     seconds_in_all = round(time.perf_counter() - start, 1)
     print_json("reliability/kill", kills=sum(n_kills.values()), different=different, seconds=seconds_in_all)
     sys.exit(bool(different))
 
 
-def write_data(place: Path) -> None:
+def write_data(place: Path, with_transformer: bool) -> None:
     rng = np.random.default_rng(0)
     rows = []
     for _ in range(400):
@@ -95,28 +135,52 @@ def write_data(place: Path) -> None:
         ]
         rows.append({"text": " ".join(words), "labels": [f"label {topic}", f"group {topic % 4}"]})
     (place / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = [row | {"labels": [*row["labels"], "a new label"]} for row in rows[:40]]
+    (place / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
+    lines = [f"{i % 20} " + " ".join(f"{j}:{value:.3f}" for j, value in enumerate(rng.normal(size=8))) + "\n"
+             for i in range(400)]  # fmt: skip
+    (place / "data.txt").write_text("400 8 20\n" + "".join(lines))
     shortlist.train(shortlist.read(place / "data.jsonl", show_progress=False), recipe="centroid").save(place / "model")
+    if with_transformer:
+        sys.path.append(str(Path(__file__).parents[2] / "tests"))
+        from tiny_transformers import tiny_transformer
+
+        tiny_transformer(place / "transformer", [row["text"] for row in rows])
 
 
-def run(name: str, delays: list[float], rng: random.Random | None = None) -> int:
-    """Run a job to its end, with kills after these delays. Returns how many were in time."""
-    n_kills, arguments = 0, JOBS[name].split()
+def run_here(arguments: list[str]) -> None:
+    """Run a command in this process."""
+    try:
+        command(arguments)
+    except SystemExit as stop:
+        if stop.code:
+            raise
+
+
+def run(name: str, delays: list[float], rng: random.Random) -> list[str]:
+    """Run a job to its end, with kills after these delays. Returns what it had reported when it was killed."""
+    killed_at: list[str] = []
+    arguments = JOBS[name].split()
     for delay in [*delays, None]:
-        if n_kills and arguments[0] != "labels":
-            arguments = [*JOBS[name].split(), "--resume"]
-        child = start(arguments)
-        if delay is None:
-            break
-        time.sleep(delay)
-        os.kill(child, rng.choice([signal.SIGKILL, signal.SIGTERM]) if rng else signal.SIGKILL)
+        can_resume = arguments[0] in ("train", "predict")
+        child = start([*arguments, "--resume"] if killed_at and can_resume else arguments)
+        if delay is not None:
+            time.sleep(delay)
+            os.kill(child, rng.choice([signal.SIGKILL, signal.SIGTERM]))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, STOPPED) or code < 0, f"{' '.join(arguments)} ended with {code}"
+        messages = Path("messages").read_text(errors="replace")
         if code == 0:
-            return n_kills
-        n_kills += 1
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code == 0, f"{' '.join(arguments)} ended with {code}: {Path('messages').read_text()}"
-    return n_kills
+            break
+        if delay is None or (code != STOPPED and code >= 0):
+            raise Failure(f"{' '.join(arguments)} ended with {code}: {messages}")
+        killed_at.append(moment(messages))
+    return killed_at
+
+
+def moment(messages: str) -> str:
+    """The last line of what a process has reported, without numbers."""
+    lines = [line for line in messages.splitlines() if not line.startswith(("shortlist:", "no checkpoint in "))]
+    return re.sub(r"[\d.,]+", "…", lines[-1].partition(":")[0])[:50] if lines else "nothing"
 
 
 def start(arguments: list[str]) -> int:

@@ -44,7 +44,7 @@ def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(_seekable(path, pyarrow)) as file:
             _check_columns(file.schema_arrow.names, options, name)
             yield file
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last one: a damaged name of a column
         raise DataError(f"{name}: not a readable Parquet file ({error}).") from None
 
 

@@ -115,6 +115,7 @@ class App:
         posts = {path for path, (method, _) in self._routes.items() if method == "POST"}
         self._predict_paths = posts - {FEEDBACK}
         self._openapi = describe(self.limits, operations, with_token=token is not None)
+        self._openapi_json = to_json(self._openapi)  # large: encoded once
         self._routes |= {"/openapi.json": ("GET", self._endpoint(self.openapi)), "/docs": ("GET", self._docs)}
         self._page = StaticFiles(directory=PAGE, html=True)
         self._known_paths = {"/", *self._routes, *(f"/{file.name}" for file in PAGE.iterdir())}
@@ -238,8 +239,8 @@ class App:
     def prometheus(self) -> Response:
         return Response(self.metrics.text(), media_type=METRICS_TYPE)
 
-    def openapi(self) -> dict[str, object]:
-        return self._openapi
+    def openapi(self) -> Response:
+        return Response(self._openapi_json, media_type=JSON_TYPE)
 
     async def _docs(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = dict(scope["headers"]).get(b"host", b"127.0.0.1:8000").decode("latin-1")

@@ -24,6 +24,7 @@ class Limits:
     max_words       words per text (and 32 times as many characters)
     max_concurrent  predict requests in flight, over all clients
     max_per_client  predict requests in flight from one address, so that one client cannot lock out the others
+    max_slowdown    small requests are refused while they take more than this many times as long as alone
     """
 
     max_body: int = 1 << 20
@@ -31,6 +32,7 @@ class Limits:
     max_words: int = 256
     max_concurrent: int = 256
     max_per_client: int = 128
+    max_slowdown: int = 4
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -25,6 +25,7 @@ from shortlist.serving.limits import Admission
 from shortlist.serving.messages import Inputs, PredictRequest, decode_request, encode_response
 from shortlist.serving.operations import JSON_TYPE
 from shortlist.serving.served_model import PredictCall, ServedModel
+from shortlist.serving.slowdown import Slowdown
 from shortlist.text.fields import joined
 
 TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the log
@@ -54,6 +55,7 @@ class Predictor:
 
     def __init__(self, served: ServedModel, admission: Admission) -> None:
         self.served, self.admission, self.limits = served, admission, admission.limits
+        self.slowdown = Slowdown(self.limits.max_slowdown)
 
     def endpoint(self, format: Format) -> ASGIApp:
         return partial(self._answer, format)
@@ -82,7 +84,11 @@ class Predictor:
             self.admission.add_texts(n_scored)
             work = n_scored
             scope[TEXTS] = texts
-            predictions = await self.batcher.predict(texts, call, -(-work // max(len(texts), 1)))
+            entered = self.slowdown.enter(work, may_refuse=not self.served.loading)
+            try:
+                predictions = await self.batcher.predict(texts, call, -(-work // max(len(texts), 1)))
+            finally:
+                self.slowdown.leave(work, entered)
             body = encode(predictions, round(1000 * (time.perf_counter() - start), 3))
         except ShortlistError as error:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None

@@ -63,6 +63,7 @@ class ServedModel:
         self.current: Model | None = None
         self._load_model = load_model or load
         self.loaded_at = 0.0
+        self.loading = False
         self._reload = asyncio.Event()
         self._stamp: Stamp = ()
 
@@ -76,11 +77,14 @@ class ServedModel:
     async def load(self) -> None:
         """Load and warm up the model in the folder, then use it: one assignment, no request waits."""
         self._stamp = folder_stamp(self.folder)  # also of a damaged model: loading the same files would fail again
+        self.loading = True
         try:
             model = await in_daemon_thread(self._load_and_warm_up)
         except Exception as error:
             self.on_load(error)
             raise
+        finally:
+            self.loading = False
         self.current, self.loaded_at = model, time.time()
         self.on_load(None)
 

@@ -1,0 +1,82 @@
+"""Refuses requests when all of them have become slow, so that those that are accepted are answered soon.
+
+By Little's law, requests wait for as long as it takes to finish those in flight. So for a wait of at most `max_slowdown`
+times what a request takes alone, at most that many may be in flight as the server finishes in this time. Short bursts
+are let through: only if requests were slow for a second is their number bounded, until there is room again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from shortlist.serving.problems import busy
+
+SMALL_TEXTS = 8  # larger requests take long because they are large: they are neither measured nor refused here
+WINDOW_SECONDS = 1.0
+NEWEST_WEIGHT = 0.1  # of a new measurement in the mean
+
+
+class Slowdown:
+    """Measures how long small requests take, and bounds their number while they take too long."""
+
+    def __init__(self, max_slowdown: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.max_slowdown, self._clock = max_slowdown, clock
+        self.limit = math.inf  # small requests in flight
+        self.alone = math.inf  # seconds of a small request that shares the server with no other
+        self._n_alone = self._n_small = self._n_all = 0
+        self._is_alone = False
+        self._start_window()
+
+    def enter(self, n_texts: int, may_refuse: bool = True) -> float:
+        """Admit a request, or refuse it. Returns the time, for `leave`."""
+        now = self._clock()
+        if not self._n_all and (self.limit == math.inf or now > self._window_start + 2 * WINDOW_SECONDS):
+            self.limit = math.inf
+            self._start_window()
+        if may_refuse and n_texts <= SMALL_TEXTS and self._n_small >= self.limit:
+            self._n_refused += 1
+            raise busy(
+                f"The server is overloaded: requests take more than {self.max_slowdown} times as long as alone. Retry "
+                "in a second."
+            )
+        self._is_alone = not self._n_all
+        self._n_all += 1
+        self._n_small += n_texts <= SMALL_TEXTS
+        return now
+
+    def leave(self, n_texts: int, entered: float) -> None:
+        """Call this when a request that was admitted is predicted, or has failed."""
+        self._n_all -= 1
+        if n_texts > SMALL_TEXTS:
+            return
+        self._n_small -= 1
+        now = self._clock()
+        self._measure(now - entered, self._is_alone and not self._n_all)
+        if now >= self._window_start + WINDOW_SECONDS:
+            self._set_limit(now - self._window_start)
+            self._start_window()
+
+    def _measure(self, seconds: float, is_alone: bool) -> None:
+        self._n_done += 1
+        self._seconds += seconds
+        if not is_alone:
+            if not self._n_alone:  # nothing better is known yet
+                self.alone = min(self.alone, seconds)
+            return
+        self._n_alone += 1
+        self.alone = seconds if self._n_alone == 1 else self.alone + NEWEST_WEIGHT * (seconds - self.alone)
+
+    def _set_limit(self, elapsed: float) -> None:
+        """Bound the number of requests if they were slow, or some had to be refused, in the window that ends."""
+        wanted = self.max_slowdown * self.alone
+        if self._n_refused or self._seconds > wanted * self._n_done:
+            self.limit = max(self.max_slowdown, int(self._n_done * wanted / elapsed))
+        else:
+            self.limit = math.inf
+
+    def _start_window(self) -> None:
+        self._window_start = self._clock()
+        self._n_done = self._n_refused = 0
+        self._seconds = 0.0

@@ -1,0 +1,99 @@
+"""Small requests are refused while all of them are slow, and accepted again when there is room."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from shortlist.serving.slowdown import SMALL_TEXTS, Slowdown
+
+
+class Queue:
+    """A server that answers `rate` requests a second, one after the other; a client asks again when it is answered."""
+
+    def __init__(self, seconds_alone: float = 0.01) -> None:
+        self.now, self.seconds_alone = 0.0, seconds_alone
+        self.slowdown = Slowdown(4, lambda: self.now)
+
+    def ask_alone(self, n: int = 20) -> None:
+        for _ in range(n):
+            entered = self.slowdown.enter(1)
+            self.now += self.seconds_alone
+            self.slowdown.leave(1, entered)
+            self.now += self.seconds_alone
+
+    def load(self, n_clients: int, seconds: float) -> tuple[list[float], int]:
+        """The latencies of the accepted requests of so many clients, and how many were refused."""
+        waiting, latencies, n_refused, end = [], [], 0, self.now + seconds
+        while self.now < end:
+            for _ in range(n_clients - len(waiting)):
+                try:
+                    waiting.append(self.slowdown.enter(1))
+                except HTTPException as error:
+                    assert error.status_code == 503 and error.headers == {"retry-after": "1"}
+                    n_refused += 1
+            self.now += self.seconds_alone
+            latencies.append(self.now - waiting[0])
+            self.slowdown.leave(1, waiting.pop(0))
+        for entered in waiting:
+            self.slowdown.leave(1, entered)
+        return latencies, n_refused
+
+
+@pytest.mark.parametrize("n_clients", [8, 24, 80])
+def test_accepted_requests_wait_for_a_few_others_only(n_clients):
+    queue = Queue()
+    queue.ask_alone()
+    assert queue.slowdown.alone == pytest.approx(0.01)
+    queue.load(n_clients, seconds=3)
+    latencies, n_refused = queue.load(n_clients, seconds=30)
+    assert max(latencies[n_clients:]) < 0.051 and n_refused  # five times as long as alone
+    assert len(latencies) == pytest.approx(3000, rel=0.01)  # the server is as busy as without a limit
+
+
+def test_a_server_that_is_never_at_rest():
+    queue = Queue()
+    latencies, n_refused = queue.load(80, seconds=30)
+    assert n_refused and max(latencies[-100:]) < 0.051
+
+
+def test_bursts_and_a_bearable_load_are_not_refused():
+    queue = Queue()
+    queue.ask_alone()
+    for _ in range(5):
+        assert queue.load(80, seconds=0.5)[1] == 0
+        queue.now += 0.1
+    assert queue.load(4, seconds=30)[1] == 0
+
+
+def test_after_an_overload_all_are_accepted_again():
+    queue = Queue()
+    queue.ask_alone()
+    queue.load(80, seconds=5)
+    assert queue.slowdown.limit < 8
+    queue.load(3, seconds=3)
+    assert queue.slowdown.limit == math.inf
+    queue.load(80, seconds=5)
+    queue.now += 60
+    assert queue.load(80, seconds=0.5)[1] == 0
+
+
+def test_large_requests_are_not_measured_and_not_refused():
+    queue = Queue()
+    queue.ask_alone()
+    queue.load(80, seconds=5)
+    entered = [queue.slowdown.enter(SMALL_TEXTS + 1) for _ in range(50)]
+    queue.now += 100
+    for one in entered:
+        queue.slowdown.leave(SMALL_TEXTS + 1, one)
+    assert queue.slowdown.alone == pytest.approx(0.01)
+    queue.ask_alone(3)
+
+
+def test_nothing_is_refused_while_a_model_is_loaded():
+    queue = Queue()
+    queue.ask_alone()
+    queue.load(80, seconds=5)
+    assert all(queue.slowdown.enter(1, may_refuse=False) >= 0 for _ in range(80))
