@@ -178,7 +178,11 @@ def keep_words(stage: Reranker, new_id: np.ndarray) -> Reranker:
     parts: Arrays = {}
     if stage.word_parts is not None:
         in_parts = Ragged(arrays["parts.indptr"], new_id[arrays["parts.labels"]], arrays["parts.weights"])
-        parts = _index("parts", in_parts.keep(in_parts.values >= 0))
+        in_parts = in_parts.keep(in_parts.values >= 0)
+        if len(in_parts.values):
+            parts = _index("parts", in_parts)
+        else:
+            stage = stage.without_parts()
     return _reranker_of(
         stage,
         words,

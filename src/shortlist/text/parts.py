@@ -19,7 +19,7 @@ SHORTEST, LONGEST = 3, 5  # characters, with a boundary on either side of a word
 BITS = 17
 N_PARTS = 1 << BITS
 BOUNDARY = ord(" ")
-BASE, MIX = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
+BASE, MIX = np.uint64(0xD1342543DE82EF95), np.uint64(0x9E3779B97F4A7C15)
 WORDS_PER_BLOCK = 1 << 16
 
 
