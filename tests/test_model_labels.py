@@ -205,3 +205,35 @@ class TestNamesOfNewLabels:
         result = CliRunner().invoke(command_line, call)
         assert result.exit_code == 0, result.output
         assert shortlist.load(tmp_path / "new").predict("nephrolithiasis")[0].name == "Kidney stone"
+
+
+class TestAllNames:
+    def data(self):
+        data = codes()
+        data.display_names = {**data.display_names, "N20": "Kidney stone", "N21": "Bladder"}
+        data.more_names = {"N20": ["nephrolithiasis"]}
+        return data
+
+    def test_labels_without_texts_answer_if_asked_for(self):
+        assert shortlist.train(self.data(), recipe="popular").n_labels == 8
+        model = shortlist.train(self.data(), recipe="centroid", all_names=True)
+        assert model.label_names[8:] == ["N20", "N21"] and model.display_names["N21"] == "Bladder"
+
+    @pytest.mark.slow
+    def test_by_all_of_their_names(self):
+        options = {"embedding_dim": 16, "n_epochs": 3, "n_surrogate_epochs": 2}
+        model = shortlist.train(self.data(), recipe="astec", all_names=True, **options)
+        assert model.predict("nephrolithiasis")[0].label == model.predict("kidney stone")[0].label == "N20"
+
+    def test_models_that_cannot_are_kept_as_they_are(self, caplog):
+        model = shortlist.train(self.data(), recipe="mach", all_names=True, n_epochs=1)
+        assert model.n_labels == 8 and "2 labels without texts are left out" in caplog.text
+
+    def test_command_line(self, tmp_path):
+        rows = [{"text": text, "labels": [f"J4{i % 8}"]} for i, text in enumerate(codes().texts)]
+        (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / "names.json").write_text(json.dumps({"J40": "Asthma", "N20": "Kidney stone"}))
+        call = ["train", str(tmp_path / "pairs.jsonl"), "--recipe", "centroid", "--out", str(tmp_path / "model")]
+        result = CliRunner().invoke(command_line, [*call, "--label-names", str(tmp_path / "names.json"), "--all-names"])
+        assert result.exit_code == 0, result.output
+        assert shortlist.load(tmp_path / "model").label_names[-1] == "N20"
