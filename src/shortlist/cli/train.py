@@ -149,8 +149,8 @@ def train(
         what = str(dataset)
         levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
         start = time.perf_counter()
-        how = {"ensemble": ensemble, "parallel": parallel, "published": published, "all_names": all_names}
-        model = train_model(dataset, recipe, **how, **options)
+        how: dict[str, Any] = {"ensemble": ensemble, "parallel": parallel, "published": published}
+        model = train_model(dataset, recipe, all_names=all_names, **how, **options)
         if levels is not None:
             inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
             model.set_hierarchy(levels, dataset.display_names, inclusive)
