@@ -226,8 +226,6 @@ class TestArrays:
         parts = index_names(sparse.csr_array(np.eye(8, N_PARTS, dtype=np.float32)), "parts")
         taught = [("w0", [3]), ("w1", [7, 2])]
         with_names = reranker_of(weights.astype(np.float32), rng, names=np.eye(8, 20), taught=taught)
-            weights.astype(np.float32), rng, names=np.eye(8, 20), taught=[("w0", [3]), ("w1", [7, 2])]
-        )
         return with_names.with_arrays({**parts, "parts.idf": np.ones(N_PARTS, np.float32)})
 
     def test_no_labels_and_no_words(self):
