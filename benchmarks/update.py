@@ -1,9 +1,10 @@
 """What `update` reaches of a full retraining, in how much of its time.
 
-    python benchmarks/update.py DATA [--texts 20000] [--recipe astec] [--set NAME=VALUE]
+    python benchmarks/update.py DATA [--texts 20000] [--new texts|labels] [--recipe astec] [--set NAME=VALUE]
 
 Takes some labels at random, with about `--texts` training texts, so that labels are as frequent as in all of the data.
 Trains on 90 % of these texts, updates with the other 10 %, with and without replay, and trains again on all of them.
+The 10 % are random texts, or, with `--new labels`, all texts of some labels, which are then new.
 Prints P@1 and P@5 on the test texts of these labels, the share of the gain of the full retraining, the ratio of CPU
 seconds, and whether the rows of all other labels are the same, bit for bit. One thread.
 """
@@ -35,6 +36,18 @@ def cut(train: shortlist.Dataset, test: shortlist.Dataset, n_texts: int) -> tupl
     return tuple(part.take(np.flatnonzero(part.labels.counts)) for part in kept)
 
 
+def new_texts(train: shortlist.Dataset, kind: str) -> np.ndarray:
+    """Which texts are new: random ones, or all that have one of as many random labels as it takes."""
+    n_new = int(NEW_SHARE * len(train))
+    if kind == "texts":
+        place = np.argsort(np.random.default_rng(1).permutation(len(train)))
+        return place < n_new
+    place = np.random.default_rng(2).permutation(train.n_labels)
+    first = np.full(len(train), train.n_labels)
+    np.minimum.at(first, train.labels.row_ids, place[train.labels.values])
+    return first <= np.sort(first)[n_new - 1]
+
+
 def scores(model: Model, test: shortlist.Dataset) -> dict[str, float]:
     result = shortlist.evaluate(model.predict_dataset(test, 5, threads=1), test)
     return {name: result[name] for name in ("P@1", "P@5")}
@@ -58,21 +71,21 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("data")
     parser.add_argument("--texts", type=int, default=20_000)
+    parser.add_argument("--new", choices=["texts", "labels"], default="texts")
     parser.add_argument("--recipe", default="astec")
     add_recipe_options(parser, "an option of the recipe")
     args = parser.parse_args()
     options = {"threads": 1, **parse_recipe_options(args.options)}
     train, test = cut(*read_splits(args.data), args.texts)
-    order = np.random.default_rng(1).permutation(len(train))
-    n_new = int(NEW_SHARE * len(train))
-    new, old = (train.take(rows).without_unused_labels() for rows in (order[:n_new], order[n_new:]))
+    is_new = new_texts(train, args.new)
+    new, old = (train.take(np.flatnonzero(some)).without_unused_labels() for some in (is_new, ~is_new))
 
     def learn(data: shortlist.Dataset) -> tuple[float, Model]:
         seconds, model = timed(lambda: shortlist.train(data, recipe=args.recipe, **options), time.process_time)
         return seconds, model.quantized()
 
     _, base = learn(old)
-    base.update(new.take(np.arange(min(n_new, 50))), threads=1)  # loads what is needed
+    base.update(new.take(np.arange(min(len(new), 50))), threads=1)  # loads what is needed
     untouched = sorted(set(base.label_names) - set(new.label_names))
     rows: list[dict[str, Any]] = [{"": "90 %", **scores(base, test), "CPU seconds": None}]
     for name, replay in (("update", None), ("update with replay", old)):

@@ -167,3 +167,73 @@ def test_every_name_of_a_label_answers():
         assert model.predict(text)[0].label == "J43", text
     names = model.pipelines[0].reranker.gather(["bone"], model.vocabulary.encode(["bone"]), np.array([[3, 2]])).names
     assert names[0, 0] > 0 == names[0, 1]
+
+
+@pytest.mark.slow
+class TestNamesOfNewLabels:
+    """What names say, to a model that has none of their words."""
+
+    def test_parts_of_words_find_a_label(self, astec, tmp_path):
+        more = astec.add_labels({"S62": "Handgelenksfraktur", "H10": "Bindehautreizung"})
+        for text, label in (("Gelenksfrakturen w1", "S62"), ("eine Hautreizung", "H10")):
+            assert label in [found.label for found in more.predict(text, k=3, min_score=0)]
+        more.save(tmp_path / "more")
+        again = shortlist.load(tmp_path / "more")
+        assert "S62" in [found.label for found in again.predict("Gelenksfrakturen", k=3, min_score=0)]
+        without = again.remove_labels("S62")
+        assert [found.label for found in without.predict("Hautreizung", k=2, min_score=0)].count("H10") == 1
+
+    def test_all_names_count(self, astec):
+        names = {"name": "Kidney stone", "alt_names": ["Nephrolithiasis"], "description": "pain in the flank"}
+        more = astec.add_labels({"N20": names})
+        assert more.display_names["N20"] == "Kidney stone"
+        for text in ("Kidney stone", "nephrolithiasis", "pain in the flank"):
+            assert more.predict(text)[0].label == "N20", text
+
+    def test_other_labels_stay_first_for_their_texts(self, astec):
+        """The names of the new labels are words of all texts."""
+        texts, right = codes().texts, codes().labels.values
+        more = astec.add_labels({"X1": "sneezing w1", "X2": "w2 sneezing", "X3": "w3 w4 sneezing"})
+        before, after = (np.mean(m.rank(texts, 1)[0][:, 0] == right) for m in (astec, more))
+        assert after >= before - 0.01
+
+    def test_command_line_reads_all_names(self, astec, tmp_path):
+        astec.save(tmp_path / "model")
+        names = {"N20": {"name": "Kidney stone", "alt_names": ["Nephrolithiasis"]}, "N21": "Bladder"}
+        (tmp_path / "names.json").write_text(json.dumps(names))
+        call = ["labels", "add", str(tmp_path / "model"), str(tmp_path / "names.json"), "--out", str(tmp_path / "new")]
+        result = CliRunner().invoke(command_line, call)
+        assert result.exit_code == 0, result.output
+        assert shortlist.load(tmp_path / "new").predict("nephrolithiasis")[0].name == "Kidney stone"
+
+
+class TestAllNames:
+    def data(self):
+        data = codes()
+        data.display_names = {**data.display_names, "N20": "Kidney stone", "N21": "Bladder"}
+        data.more_names = {"N20": ["nephrolithiasis"]}
+        return data
+
+    def test_labels_without_texts_answer_if_asked_for(self):
+        assert shortlist.train(self.data(), recipe="popular").n_labels == 8
+        model = shortlist.train(self.data(), recipe="centroid", all_names=True)
+        assert model.label_names[8:] == ["N20", "N21"] and model.display_names["N21"] == "Bladder"
+
+    @pytest.mark.slow
+    def test_by_all_of_their_names(self):
+        options = {"embedding_dim": 16, "n_epochs": 3, "n_surrogate_epochs": 2}
+        model = shortlist.train(self.data(), recipe="astec", all_names=True, **options)
+        assert model.predict("nephrolithiasis")[0].label == model.predict("kidney stone")[0].label == "N20"
+
+    def test_models_that_cannot_are_kept_as_they_are(self, caplog):
+        model = shortlist.train(self.data(), recipe="mach", all_names=True, n_epochs=1)
+        assert model.n_labels == 8 and "2 labels without texts are left out" in caplog.text
+
+    def test_command_line(self, tmp_path):
+        rows = [{"text": text, "labels": [f"J4{i % 8}"]} for i, text in enumerate(codes().texts)]
+        (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / "names.json").write_text(json.dumps({"J40": "Asthma", "N20": "Kidney stone"}))
+        call = ["train", str(tmp_path / "pairs.jsonl"), "--recipe", "centroid", "--out", str(tmp_path / "model")]
+        result = CliRunner().invoke(command_line, [*call, "--label-names", str(tmp_path / "names.json"), "--all-names"])
+        assert result.exit_code == 0, result.output
+        assert shortlist.load(tmp_path / "model").label_names[-1] == "N20"

@@ -17,8 +17,10 @@ from shortlist.arrays import Ragged
 from shortlist.errors import ModelError, ShortlistError
 from shortlist.odds import CLIP
 from shortlist.stages.evidence import Evidence, index_names, remember_texts
-from shortlist.stages.reranker import N_MORE, PAGE, Mixture, Reranker, n_pages, paged_weights
+from shortlist.stages.mixture import Mixture
+from shortlist.stages.reranker import N_MORE, PAGE, Reranker, n_pages, paged_weights
 from shortlist.text import Tokenizer, Vocabulary
+from shortlist.text.parts import N_PARTS
 from test_training_word_weights import dense_rows, random_problem
 
 CONFIG = {"n_candidates": 9, "mixture": vars(Mixture(first=0.5, words=2.0, bias=1.0))}
@@ -223,7 +225,10 @@ class TestArrays:
     def reranker(self):
         rng = np.random.default_rng(4)
         weights = rng.standard_normal((8, 20)) * (rng.random((8, 20)) < 0.4)
-        return reranker_of(weights.astype(np.float32), rng, names=np.eye(8, 20), taught=[("w0", [3]), ("w1", [7, 2])])
+        parts = index_names(sparse.csr_array(np.eye(8, N_PARTS, dtype=np.float32)), "parts")
+        taught = [("w0", [3]), ("w1", [7, 2])]
+        with_names = reranker_of(weights.astype(np.float32), rng, names=np.eye(8, 20), taught=taught)
+        return with_names.with_arrays({**parts, "parts.idf": np.ones(N_PARTS, np.float32)})
 
     def test_no_labels_and_no_words(self):
         nothing = paged_weights(np.zeros(1, np.int64), np.zeros(0, int), np.zeros(0, "f4"), np.zeros(0, "f4"), 0)

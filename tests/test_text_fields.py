@@ -159,3 +159,8 @@ def test_http(model, tmp_path):
         assert server.predict(fields=[{"title": "a"}], text="a").status_code == 422
     finally:
         server.close()
+
+
+def test_weights_of_fields_are_refused_and_not_ignored():
+    with pytest.raises(OptionError, match="Fields have no weights"):
+        shortlist.read([{"title": "red", "author": "Jo", "labels": ["a"]}], text={"title": 2, "author": 1})

@@ -13,8 +13,9 @@ from shortlist.arrays import Ragged
 from shortlist.data import Texts
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.stages.evidence import Evidence
+from shortlist.stages.mixture import Mixture
 from shortlist.stages.pipeline import in_blocks
-from shortlist.stages.reranker import N_MORE, Mixture
+from shortlist.stages.reranker import N_MORE
 from shortlist.text import Vocabulary
 from shortlist.training import reranking
 from shortlist.training.reranking import fit_mixture, learn_reranker

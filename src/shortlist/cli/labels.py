@@ -56,6 +56,8 @@ def list_labels(model: str, as_json: bool) -> None:
 def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Add the labels of FILE, which it names: JSON {"label": "name"}, or two columns (.tsv, .csv).
 
+    In JSON, a label can have several names: {"name": …, "alt_names": […], "description": …}.
+
     \b
     shortlist labels add model/ new.tsv --out model2/
     shortlist labels add model/ --name J45.9 "Asthma, unspecified" --out model2/
@@ -86,7 +88,9 @@ def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> N
 @overwrite_model_option
 def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Give labels other display names: those of FILE, as for `add`. Predictions stay the same."""
-    names = _read_names(file, pairs)
+    names = {
+        label: name["name"] if isinstance(name, dict) else name for label, name in _read_names(file, pairs).items()
+    }
     _write(model, out, overwrite, lambda loaded: loaded.rename_labels(names), f"{len(names):,} labels renamed")
 
 
@@ -142,10 +146,13 @@ def hierarchy(
     _write(model, out, overwrite, with_hierarchy, f"hierarchy {'stored' if file else 'removed'}")
 
 
-def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    from shortlist.data.label_names import read_label_names
+def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """The names of labels, and all further ones of those that have several."""
+    from shortlist.data.label_names import read_names
 
-    names = {**(read_label_names(file) if file else {}), **dict(pairs)}
+    shown, others = read_names(file) if file else ({}, {})
+    names: dict[str, Any] = {**shown, **dict(pairs)}
+    names |= {label: {"name": names[label], "alt_names": more} for label, more in others.items()}
     if not names:
         raise OptionError("there are no labels: give a file of labels and names, or --name LABEL NAME.")
     return names

@@ -69,6 +69,7 @@ set_option = click.option(
 @click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
 @click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
 @click.option("--hierarchy", type=click.Path(), help="File of children and parents, which the model then stores.")
+@click.option("--all-names", is_flag=True, help="Let labels answer that have a name (--label-names) and no text.")
 @click.option("--overwrite", is_flag=True, help="Replace the model in OUT, if there is one.")
 @click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
 @click.option("--cluster", help="Train on a Ray cluster: auto, local, or its address. All machines must see the paths.")
@@ -84,6 +85,7 @@ def train(
     parallel: int,
     bits: int,
     hierarchy: str | None,
+    all_names: bool,
     overwrite: bool,
     cluster: str | None,
     workers: int | None,
@@ -132,10 +134,10 @@ def train(
     if cluster is not None:
         from shortlist.cluster.train import TrainJob, train_on_cluster
 
-        if ensemble > 1 or hierarchy is not None:
+        if ensemble > 1 or hierarchy is not None or all_names:
             raise OptionError(
-                "--ensemble and --hierarchy are for one machine: leave them out, or --cluster. To store a hierarchy "
-                "later, use `shortlist labels hierarchy`"
+                "--ensemble, --hierarchy and --all-names are for one machine: leave them out, or --cluster. To store a "
+                "hierarchy or add labels later, use `shortlist labels`"
             )
         start, paths = time.perf_counter(), (str(Path(source).resolve()), str(folder.resolve()))
         job = TrainJob(paths[0], recipe, paths[1], part, reading, published, options, bits)
@@ -147,7 +149,8 @@ def train(
         what = str(dataset)
         levels = None if hierarchy is None else hierarchy_for(dataset.label_names, hierarchy)  # before the work, too
         start = time.perf_counter()
-        model = train_model(dataset, recipe, ensemble=ensemble, parallel=parallel, published=published, **options)
+        how: dict[str, Any] = {"ensemble": ensemble, "parallel": parallel, "published": published}
+        model = train_model(dataset, recipe, all_names=all_names, **how, **options)
         if levels is not None:
             inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
             model.set_hierarchy(levels, dataset.display_names, inclusive)

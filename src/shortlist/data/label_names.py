@@ -43,14 +43,14 @@ def read_label_names(path: str | Path | AnyNames) -> dict[str, str]:
     return read_names(path)[0]
 
 
-def read_names(path: str | Path | AnyNames) -> tuple[dict[str, str], dict[str, list[str]]]:
+def read_names(path: str | Path | AnyNames, source: str = "label_names") -> tuple[dict[str, str], dict[str, list[str]]]:
     """The display names of labels, and further names of some: in JSON and dictionaries, alt_names and a description.
 
     >>> read_names({"J45": {"name": "Asthma", "alt_names": ["wheezing"]}, "J20": "Bronchitis"})
     ({'J45': 'Asthma', 'J20': 'Bronchitis'}, {'J45': ['wheezing']})
     """
     if isinstance(path, Mapping):
-        return _split_names(path, "label_names")
+        return _split_names(path, source)
     if not isinstance(path, str | Path):
         raise OptionError(f"label_names is of type {type(path).__name__}; give a dict {{label: name}}, or a file")
     content = read_whole(path, MAX_BYTES)

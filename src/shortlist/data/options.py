@@ -75,6 +75,8 @@ class ReadOptions:
         return TextFields(self.text_names, self.field_words) if len(self.text_names) > 1 else None
 
     def __post_init__(self) -> None:
+        if isinstance(self.text, Mapping):
+            raise OptionError(f"text is {self.text!r:.80}; give a field, or a list of fields. Fields have no weights.")
         if self.text is not None and not isinstance(self.text, str):
             if len(self.text_names) == 1:
                 object.__setattr__(self, "text", self.text_names[0])

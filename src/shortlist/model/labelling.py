@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shortlist.arrays import Ragged
+from shortlist.data.label_names import read_names
 from shortlist.errors import OptionError
 from shortlist.labels.centroids import normalize_rows
 from shortlist.lazy import sparse
 from shortlist.model.label_lookup import entries_of
 from shortlist.stages.classifier import RowClassifier
-from shortlist.stages.evidence import remember_more
+from shortlist.stages.evidence import largest_of_names, remember_more
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.relabelling import NewLabels, append_labels, keep_labels
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.stages.thresholds import Thresholds
 from shortlist.text import Vocabulary
+from shortlist.text.parts import N_PARTS, WordParts
+from shortlist.text.texts import Texts
 
 if TYPE_CHECKING:
     from shortlist.model.model import Model
@@ -33,15 +37,16 @@ if TYPE_CHECKING:
 MAX_KNOWN = 2000  # labels with a name that tell how strongly names speak
 
 
-def add_labels(model: Model, names: Mapping[str, str] | Iterable[str]) -> Model:
+def add_labels(model: Model, names: Mapping[str, Any] | Iterable[str]) -> Model:
     """The model with further labels, which it knows by their names; see `Model.add_labels`."""
-    display = dict(names) if isinstance(names, Mapping) else dict.fromkeys(entries_of(names, "labels"), "")
+    given = names if isinstance(names, Mapping) else dict.fromkeys(entries_of(names, "labels"), "")
+    display, others = read_names(given, "add")
     check_new(model, display)
     if model.vocabulary is None:
         raise OptionError(f"labels are added by their names, and this model takes {model.inputs}: it reads no words")
     if not display:
         return model
-    new_names = [name or label for label, name in display.items()]
+    new_names = [[name or label, *others.get(label, ())] for label, name in display.items()]
     pipelines = [_with_names(pipeline, model, new_names) for pipeline in model.pipelines]
     shown = {**model.display_names, **{label: name for label, name in display.items() if name}}
     return relabelled(model, pipelines, [*model.label_names, *display], shown)
@@ -75,7 +80,7 @@ def rename_labels(model: Model, names: Mapping[str, str]) -> Model:
 
 def check_new(model: Model, names: Mapping[str, str]) -> None:
     for label, name in names.items():
-        if not isinstance(label, str) or not label.strip() or not isinstance(name, str):
+        if not label.strip():
             raise OptionError(f"add: {label!r:.80}: {name!r:.80} is not a label and its name")
         if label in model.labels.ids:
             raise OptionError(f"add: the model has the label {label!r:.80} already. To change its name, rename it.")
@@ -104,23 +109,28 @@ def relabelled(
     return changed
 
 
-def _with_names(pipeline: Pipeline, model: Model, names: list[str]) -> Pipeline:
-    """The pipeline with one more label per name."""
+def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pipeline:
+    """The pipeline with further labels: one per list of names. Encoders read all names of a label as one text."""
     ids, known_names = _known_names(model)
-    texts, words, read = pipeline._read(names)
-    features = pipeline.encoder.encode(read)
+    features = pipeline.encoder.encode(pipeline._read([" ".join(own) for own in names])[2])
     new = NewLabels(features, np.zeros((len(names), 0), np.float32), np.zeros(len(names), np.float32))
     classifier, reranker = pipeline.classifier, pipeline.reranker
     if isinstance(classifier, RowClassifier):
         known = pipeline.encoder.encode(pipeline._read(known_names)[2])
         new = replace(new, **_rows_of_names(classifier, features, ids, known))
     if isinstance(reranker, Reranker):
-        new = replace(new, **_words_of_names(reranker, reranker.features.transform(texts, words), ids, known_names))
+        every, owner = Texts.from_strings(list(chain(*names))), np.repeat(np.arange(len(names)), list(map(len, names)))
+        n_features = reranker.features.n_features
+        in_words = largest_of_names(reranker.features.rows(every), owner, len(names), n_features)
+        new = replace(new, **_words_of_names(reranker, in_words, ids, known_names))
+        if isinstance(pipeline.vocabulary, Vocabulary):
+            parts = reranker.word_parts or WordParts.of(pipeline.vocabulary)
+            new = replace(new, parts=(parts, largest_of_names(parts.rows(every), owner, len(names), N_PARTS)))
     pipeline = append_labels(pipeline, new)
     if isinstance(pipeline.reranker, Reranker) and isinstance(pipeline.vocabulary, Vocabulary):
-        own = Ragged(np.arange(len(names) + 1), model.n_labels + np.arange(len(names), dtype=np.int32))
+        own = Ragged(np.arange(len(every) + 1), (model.n_labels + owner).astype(np.int32))
         pipeline.reranker = pipeline.reranker.with_arrays(
-            remember_more(pipeline.reranker.arrays(), texts, own, pipeline.vocabulary.tokenizer)
+            remember_more(pipeline.reranker.arrays(), every, own, pipeline.vocabulary.tokenizer)
         )
     return pipeline
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 class ModelLabels(ModelAbout):
     """The part of `Model` that changes its labels."""
 
-    def add_labels(self, names: Mapping[str, str] | Iterable[str]) -> Model:
+    def add_labels(self, names: Mapping[str, Any] | Iterable[str]) -> Model:
         """A new model with further labels, {label: name}, which can be predicted by their names at once.
 
-        This model stays as it is, and so does all that the new one knows about the other labels.
+        Instead of a name, a label can have {"name": …, "alt_names": […], "description": …}: all of them count. This
+        model stays as it is, and so does all that the new one knows about the other labels.
 
         >>> model = model.add_labels({"J45.9": "Asthma, unspecified"})  # doctest: +SKIP
         """

@@ -1,4 +1,4 @@
-"""What the re-ranker knows beside scores: the names of labels, and which texts it was taught."""
+"""What the re-ranker knows beside scores: the names of labels, in words and in parts of words, and taught texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr, gather_positions
-from shortlist.kernels.evidence import hash_bags
+from shortlist.kernels.evidence import gather_evidence, hash_bags
 from shortlist.lazy import sparse
+from shortlist.text.parts import N_PARTS
 from shortlist.text.texts import Texts
 from shortlist.text.tokenizer import Tokenizer
 
@@ -18,6 +19,10 @@ EVIDENCE_SPEC = {
     "names.indptr": ArraySpec("int64", ("n_features+1",), indptr="n_in_names"),
     "names.labels": ArraySpec("int32", ("n_in_names",), below="n_labels"),
     "names.weights": ArraySpec("uint8", ("n_in_names",)),
+    "parts.idf": ArraySpec("float32", (N_PARTS,), optional=True),
+    "parts.indptr": ArraySpec("int64", (N_PARTS + 1,), optional=True, indptr="n_in_parts"),
+    "parts.labels": ArraySpec("int32", ("n_in_parts",), optional=True, below="n_labels"),
+    "parts.weights": ArraySpec("uint8", ("n_in_parts",), optional=True),
     "taught.hashes": ArraySpec("int64", ("n_taught",)),
     "taught.indptr": ArraySpec("int64", ("n_taught+1",), indptr="n_taught_pairs"),
     "taught.labels": ArraySpec("int32", ("n_taught_pairs",), below="n_labels"),
@@ -32,6 +37,7 @@ class Evidence(NamedTuple):
     names     similarity of each candidate's name and the text
     known     whether the candidate is a label of a training text with the same words
     is_known  whether there is such a text
+    parts     similarity of each candidate's name and the text in parts of words; None: there is no index of them
     """
 
     ids: np.ndarray
@@ -39,17 +45,53 @@ class Evidence(NamedTuple):
     names: np.ndarray
     known: np.ndarray
     is_known: np.ndarray
+    parts: np.ndarray | None = None
 
 
-def index_names(names: sparse.csr_array) -> Arrays:
-    """For each lexical feature the labels whose names have it, from one row of features per label."""
+def similar(
+    index: tuple[np.ndarray, ...], rows: Ragged, taught: Ragged, ids: np.ndarray, n_more: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The candidates and up to `n_more` further ones, their similarity to each text, and whether it has them taught.
+
+    index  of names, see `index_names`
+    rows   features of the texts, as in the index
+    """
+    n_given = ids.shape[1]
+    size = len(ids), n_given + n_more
+    all_ids, names, known = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.bool_)
+    all_ids[:, :n_given] = ids
+    name_ptr, labels, weights = index
+    texts, own = (rows.indptr, rows.values, rows.weights), (taught.indptr, taught.values)
+    gather_evidence(*texts, name_ptr, labels, weights, *own, n_given, all_ids, names, known)
+    return all_ids, names, known
+
+
+def index_names(names: sparse.csr_array, kind: str = "names") -> Arrays:
+    """For each feature the labels whose names have it, from one row of features per label: `names.…`, or `parts.…`."""
     by_feature = sparse.csr_array(names.T)
     by_feature.sort_indices()
     return {
-        "names.indptr": by_feature.indptr.astype(np.int64),
-        "names.labels": by_feature.indices.astype(np.int32),
-        "names.weights": np.rint(255 * np.minimum(by_feature.data, 1)).astype(np.uint8),
+        f"{kind}.indptr": by_feature.indptr.astype(np.int64),
+        f"{kind}.labels": by_feature.indices.astype(np.int32),
+        f"{kind}.weights": np.rint(255 * np.minimum(by_feature.data, 1)).astype(np.uint8),
     }
+
+
+def largest_of_names(rows: Ragged, labels: np.ndarray, n_labels: int, n_features: int) -> sparse.csr_array:
+    """One row of features per label: of each feature the largest weight in one of its names.
+
+    rows    features of names
+    labels  the label of each name
+    """
+    assert rows.weights is not None
+    keys = labels[rows.row_ids].astype(np.int64) * n_features + rows.values
+    order = np.argsort(keys, kind="stable")
+    first = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    values = rows.weights[order]
+    values = np.maximum.reduceat(values, first) if len(first) else values
+    owners, columns = np.divmod(keys[order][first], n_features)
+    indptr = counts_to_indptr(np.bincount(owners, minlength=n_labels))
+    return sparse.csr_array((values, columns.astype(np.int32), indptr), (n_labels, n_features))
 
 
 def remember_texts(texts: Sequence[str], labels: Ragged, tokenizer: Tokenizer) -> Arrays:

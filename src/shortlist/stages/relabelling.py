@@ -20,6 +20,7 @@ from shortlist.stages.classifier import PriorClassifier, RowClassifier, SparseCl
 from shortlist.stages.evidence import index_names
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker, n_pages, paged_weights
+from shortlist.text.parts import N_PARTS, WordParts
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class NewLabels:
     words         weights of lexical features, for the re-ranker; None: there is no re-ranker
     word_biases   and their biases
     names         lexical features of the names
+    parts         the names in parts of words, and what reads these; where the re-ranker has none yet, it gets them
     """
 
     features: Any
@@ -39,6 +41,7 @@ class NewLabels:
     words: sparse.csr_array | None = None
     word_biases: np.ndarray | None = None
     names: sparse.csr_array | None = None
+    parts: tuple[WordParts, sparse.csr_array] | None = None
 
     def __len__(self) -> int:
         return self.features.shape[0]
@@ -172,12 +175,20 @@ def keep_words(stage: Reranker, new_id: np.ndarray) -> Reranker:
     words = words.take((kept[:, None] * pages + np.arange(pages)).ravel())
     names = Ragged(arrays["names.indptr"], new_id[arrays["names.labels"]], arrays["names.weights"])
     taught = Ragged(arrays["taught.indptr"], new_id[arrays["taught.labels"]])
+    parts: Arrays = {}
+    if stage.word_parts is not None:
+        in_parts = Ragged(arrays["parts.indptr"], new_id[arrays["parts.labels"]], arrays["parts.weights"])
+        in_parts = in_parts.keep(in_parts.values >= 0)
+        if len(in_parts.values):
+            parts = _index("parts", in_parts)
+        else:
+            stage = stage.without_parts()
     return _reranker_of(
         stage,
         words,
         {name: arrays[name][kept] for name in ("scales", "biases", "frequencies")},
         names.keep(names.values >= 0),
-        {"taught.hashes": arrays["taught.hashes"], **_taught(taught.keep(taught.values >= 0))},
+        {"taught.hashes": arrays["taught.hashes"], **_taught(taught.keep(taught.values >= 0)), **parts},
     )
 
 
@@ -191,26 +202,41 @@ def append_words(stage: Reranker, new: NewLabels) -> Reranker:
     labels = {name: np.append(arrays[name], added[name]).astype(np.float32) for name in ("scales", "biases")}
     labels["frequencies"] = np.append(arrays["frequencies"], np.zeros(len(new), np.float32))
     own, more = (Ragged(a["starts"], a["words"], a["weights"]) for a in (arrays, added))
-    of_names = index_names(new.names)
-    names = side_by_side(
-        Ragged(arrays["names.indptr"], arrays["names.labels"], arrays["names.weights"]),
-        Ragged(of_names["names.indptr"], of_names["names.labels"] + stage.n_labels, of_names["names.weights"]),
-    )
-    taught = {name: arrays[name] for name in ("taught.hashes", "taught.indptr", "taught.labels")}
-    return _reranker_of(stage, Ragged.concatenate([own, more]), labels, names, taught)
+    names = _with_names(arrays, "names", new.names, stage.n_labels)
+    others = {name: arrays[name] for name in ("taught.hashes", "taught.indptr", "taught.labels")}
+    if new.parts is not None:
+        parts, of_names = new.parts
+        nothing = index_names(sparse.csr_array((0, N_PARTS), dtype=np.float32), "parts")
+        in_parts = _with_names({**nothing, **arrays}, "parts", of_names, stage.n_labels)
+        others |= {"parts.idf": parts.idf, **_index("parts", in_parts)}
+    return _reranker_of(stage, Ragged.concatenate([own, more]), labels, names, others)
 
 
-def _reranker_of(stage: Reranker, words: Ragged, labels: Arrays, names: Ragged, taught: Arrays) -> Reranker:
-    assert words.weights is not None and names.weights is not None
+def _with_names(arrays: Arrays, kind: str, new: sparse.csr_array, n_labels: int) -> Ragged:
+    """An index of names (see `index_names`) with those of new labels."""
+    added = index_names(new, kind)
+    own, more = (Ragged(*(a[f"{kind}.{name}"] for name in ("indptr", "labels", "weights"))) for a in (arrays, added))
+    return side_by_side(own, replace(more, values=more.values + n_labels))
+
+
+def _index(kind: str, names: Ragged) -> Arrays:
+    assert names.weights is not None
+    return {
+        f"{kind}.indptr": names.indptr,
+        f"{kind}.labels": names.values.astype(np.int32),
+        f"{kind}.weights": names.weights,
+    }
+
+
+def _reranker_of(stage: Reranker, words: Ragged, labels: Arrays, names: Ragged, others: Arrays) -> Reranker:
+    assert words.weights is not None
     arrays = {
         **labels,
-        **taught,
+        **others,
+        **_index("names", names),
         "starts": words.indptr,
         "words": words.values,
         "weights": words.weights,
-        "names.indptr": names.indptr,
-        "names.labels": names.values.astype(np.int32),
-        "names.weights": names.weights,
     }
     return stage.with_arrays(arrays)
 

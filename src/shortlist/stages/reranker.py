@@ -7,64 +7,26 @@ this very label. The re-ranker only has to tell a label from those that it is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays, counts_to_indptr
 from shortlist.errors import ModelError
-from shortlist.kernels.evidence import evidence_odds, gather_evidence
 from shortlist.kernels.reranker import score_candidates
-from shortlist.odds import CLIP, expit
+from shortlist.odds import expit
 from shortlist.stages.classifier import best_of
-from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, nothing_taught, taught_labels
+from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, nothing_taught, similar, taught_labels
+from shortlist.stages.mixture import ByName, Mixture
 from shortlist.stages.stage import Stage, finite_number, whole_number
 from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 from shortlist.text.features import Words
+from shortlist.text.parts import WordParts
 
 PAGE = 1 << 16
-N_MORE = 20  # candidates by name, or by texts with the same words, beside those of the classifier
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """How the evidence for a label adds up to its log-odds; held-out texts set the weights.
-
-    first            of the classifier's log-odds
-    words            of the score of the label's words
-    names            of the similarity of the label's name and the text
-    same_name        of its fourth power, which is next to nothing unless name and text are almost the same
-    frequency        of the logarithm of the label's frequency, as a share of the largest
-    first_frequency  by how much `first` grows with that
-    words_frequency  by how much `words` grows with that
-    known            for labels of a training text with the same words
-    other            for all other labels, where there is such a text
-
-    Labels of a training text with the same words come first in any case (see `evidence_odds`). The defaults count only
-    where too few texts could be held out.
-    """
-
-    first: float = 0.6
-    words: float = 2.5
-    names: float = 2.0
-    same_name: float = 0.0
-    frequency: float = 0.0
-    first_frequency: float = 0.0
-    words_frequency: float = 0.0
-    known: float = 4.0
-    other: float = -4.0
-    bias: float = 0.4
-
-    def log_odds(
-        self, evidence: Evidence, probabilities: np.ndarray, word_scores: np.ndarray, frequencies: np.ndarray
-    ) -> np.ndarray:
-        """Log-odds of the candidates; −∞ where there is none."""
-        odds = np.empty(word_scores.shape, np.float32)
-        known = evidence.names, evidence.known, evidence.is_known
-        weights, probabilities = tuple(vars(self).values()), np.asarray(probabilities, np.float32)
-        evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, weights, CLIP, odds)
-        return odds
+# Candidates by name, or by texts with the same words, beside those of the classifier; and as many by parts of words.
+N_MORE = 20
 
 
 class Reranker(Stage):
@@ -90,11 +52,16 @@ class Reranker(Stage):
     def __init__(self, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary) -> None:
         super().__init__(arrays, config)
         self.n_candidates = whole_number(config, "n_candidates")
-        mixture = config.get("mixture", {})
+        mixture = {"parts": 0.0, "same_parts": 0.0, **config.get("mixture", {})}  # older models have no parts
         self.mixture = Mixture(**{field.name: finite_number(mixture, field.name) for field in fields(Mixture)})
+        by_name = config.get("by_name", asdict(ByName()))
+        self.by_name = ByName(**{field.name: finite_number(by_name, field.name) for field in fields(ByName)})
         self.subwords = subwords
         self.features = LexicalFeatures(words, subwords, TfIdf(arrays["idf"]), TfIdf(arrays["subword_idf"]))
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
+        self.word_parts: WordParts | None = None
+        if "parts.idf" in arrays and isinstance(words, Vocabulary):
+            self.word_parts = WordParts(words.tokenizer, arrays["parts.idf"])
 
     @classmethod
     def from_arrays(  # type: ignore[override]
@@ -112,13 +79,16 @@ class Reranker(Stage):
         expected = n_labels * n_pages(len(words) + len(subwords)) + 1
         if sizes["n_starts"] != expected:
             raise ModelError(f"array 'starts' has {sizes['n_starts']:,} values; expected {expected:,}")
+        parts = [name for name in cls.spec if name.startswith("parts.") and name not in arrays]
+        if len(parts) not in (0, 4):
+            raise ModelError(f"array {parts[0]!r} is missing")
         hashes = arrays["taught.hashes"]
         if (hashes[1:] <= hashes[:-1]).any():
             raise ModelError("array 'taught.hashes' must increase")
         return cls(arrays, config, words, subwords)
 
     def config(self) -> dict[str, Any]:
-        return {"n_candidates": self.n_candidates, "mixture": asdict(self.mixture)}
+        return {"n_candidates": self.n_candidates, "mixture": asdict(self.mixture), "by_name": asdict(self.by_name)}
 
     def quantized(self) -> Reranker:
         """The same with each weight rounded to one of 255 steps of its label."""
@@ -139,6 +109,11 @@ class Reranker(Stage):
         """The same with some arrays replaced."""
         return Reranker({**self._arrays, **arrays}, self.config(), self.features.words, self.subwords)
 
+    def without_parts(self) -> Reranker:
+        """The same without the names in parts of words."""
+        arrays = {name: array for name, array in self._arrays.items() if not name.startswith("parts.")}
+        return Reranker(arrays, self.config(), self.features.words, self.subwords)
+
     @property
     def learns_on(self) -> bool:
         return True
@@ -148,20 +123,26 @@ class Reranker(Stage):
         taught = Ragged.empty(len(ids))
         if isinstance(self.features.words, Vocabulary):
             taught = taught_labels(self._arrays, texts, self.features.words.tokenizer)
-        return self.gather_rows(self.features.rows(texts, word_ids), taught, ids, n_more)
+        parts = None if self.word_parts is None else self.word_parts.rows(texts)
+        return self.gather_rows(self.features.rows(texts, word_ids), taught, ids, n_more, parts)
 
-    def gather_rows(self, rows: Ragged, taught: Ragged, ids: np.ndarray, n_more: int = N_MORE) -> Evidence:
-        """The same from the lexical features of texts, and the labels of training texts with the same words."""
-        arrays, n_given = self._arrays, ids.shape[1]
+    def gather_rows(
+        self, rows: Ragged, taught: Ragged, ids: np.ndarray, n_more: int = N_MORE, parts: Ragged | None = None
+    ) -> Evidence:
+        """The same from the features of texts, and the labels of training texts with the same words.
+
+        rows, parts  lexical features, and parts of words
+        """
+        arrays, nothing = self._arrays, Ragged.empty(len(ids))
+        if parts is not None:
+            ids, _, _ = similar(self._index("parts"), parts, nothing, ids, n_more)
         has_more = len(arrays["names.labels"]) + len(arrays["taught.labels"]) > 0
-        size = len(ids), n_given + n_more * has_more
-        all_ids, names, known = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.bool_)
-        all_ids[:, :n_given] = ids
-        index = arrays["names.indptr"], arrays["names.labels"], arrays["names.weights"]
-        gather_evidence(
-            rows.indptr, rows.values, rows.weights, *index, taught.indptr, taught.values, n_given, all_ids, names, known
-        )
-        return Evidence(all_ids, rows, names, known, taught.counts > 0)
+        ids, names, known = similar(self._index("names"), rows, taught, ids, n_more * has_more)
+        in_parts = None if parts is None else similar(self._index("parts"), parts, nothing, ids, 0)[1]
+        return Evidence(ids, rows, names, known, taught.counts > 0, in_parts)
+
+    def _index(self, kind: str) -> tuple[np.ndarray, ...]:
+        return tuple(self._arrays[f"{kind}.{name}"] for name in ("indptr", "labels", "weights"))
 
     def best(self, evidence: Evidence, probabilities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best candidates and their probabilities, given those by the classifier."""
@@ -174,7 +155,8 @@ class Reranker(Stage):
     def log_odds(self, evidence: Evidence, probabilities: np.ndarray) -> np.ndarray:
         """The log-odds of all candidates, given their probabilities by the classifier; −∞ where there is none."""
         word_scores = self.word_scores(evidence.rows, evidence.ids)
-        return self.mixture.log_odds(evidence, probabilities, word_scores, self._arrays["frequencies"])
+        frequencies = self._arrays["frequencies"]
+        return self.mixture.log_odds(evidence, probabilities, word_scores, frequencies, self.by_name)
 
     def word_scores(self, features: Ragged, ids: np.ndarray) -> np.ndarray:
         """The score of each candidate (texts × K) from its words; −∞ where there is none."""

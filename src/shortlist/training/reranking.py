@@ -8,6 +8,7 @@ from dataclasses import astuple, replace
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged, counts_to_indptr
+from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import n_threads
@@ -16,12 +17,15 @@ from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, fit_ranking, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
-from shortlist.stages.evidence import Evidence, index_names, nothing_taught, remember_texts
+from shortlist.stages.evidence import Evidence, index_names, largest_of_names, nothing_taught, remember_texts
+from shortlist.stages.mixture import Mixture
 from shortlist.stages.pipeline import Pipeline, Ranking
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import Reranker, paged_weights
 from shortlist.text import LexicalFeatures, Vocabulary
+from shortlist.text.parts import N_PARTS, WordParts
 from shortlist.text.texts import Texts
 from shortlist.training.build import Build
+from shortlist.training.by_name import fit_by_name
 from shortlist.training.data import TrainingData, rows_of
 from shortlist.training.group import Shard
 from shortlist.training.remembered import remembering
@@ -37,6 +41,8 @@ WORDS_PER_BLOCK = 30_000_000
 # Once they have set the mixture, held-out texts are learnt from, too: the labels that they are this share of the texts
 # of are learnt again. Others would hardly change, and they are the most work.
 MIN_HELD_OUT_SHARE = 0.1
+# Parts of words cost time and memory: they must improve nDCG@5 on held-out texts by more than this.
+MIN_GAIN_OF_PARTS = 0.1
 # How strongly weights that rank are held at the most probable ones: a thousand texts say little about ten weights.
 RANKING_PENALTY = 30.0
 # Of the odds of a mixture: whatever held-out texts say of how probable labels are, their order stays.
@@ -54,14 +60,17 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     rows = features.transform(data.texts, data.word_ids)
     config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
     idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
+    parts = word_parts(data)
 
     def about_labels(labels: Ragged, held_out_rows: sparse.csr_array | None = None) -> Arrays:
         counts = np.bincount(labels.values, minlength=n_labels)
         frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
-        names = names_of(data, features, counts > 0)
+        names, of_parts = names_of(data, features, counts > 0), {}
+        if parts is not None:
+            of_parts = index_parts(parts, *names_among(data, counts > 0), n_labels)
         if held_out_rows is not None and reranker.mixture.names > 0:  # else their texts would count against them
             names = sparse.csr_array(names + texts_of_late_labels(data, held_out_rows))
-        return {**index_names(names), "frequencies": frequencies}
+        return {**index_names(names), **of_parts, "frequencies": frequencies}
 
     def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
         return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
@@ -89,23 +98,40 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     weights = learn(rows, data.labels, about, candidates)
     reranker = reranker_of(weights, about, taught_texts(data))
     if not len(data.held_out):
-        return reranker
-    ids, probabilities = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
-    evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, ids)
+        return reranker.without_parts()
+    ids, first = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
 
-    def with_more(texts: np.ndarray) -> Ranking:
-        encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
-        return evidence.ids[texts], pipeline.with_more(encoded, probabilities[texts], evidence.ids[texts])
+    def tried(reranker: Reranker) -> tuple[Evidence, np.ndarray, np.ndarray]:
+        """The evidence for held-out texts, and their odds: of each half, with the mixture of the other half."""
+        evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, ids)
 
-    _, probabilities = pipeline.in_blocks(with_more, np.arange(len(ids)))
-    odds = np.empty(evidence.ids.shape, np.float32)
-    half = np.arange(len(ids)) % 2 == 0
-    for fitted, left in ((half, ~half), (~half, half)):
-        reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels, fitted)
-        odds[left] = reranker.log_odds(evidence, probabilities)[left]
-    # What it will be like on new texts: each half as ranked by the weights of the other half.
+        def with_more(texts: np.ndarray) -> Ranking:
+            encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
+            return evidence.ids[texts], pipeline.with_more(encoded, first[texts], evidence.ids[texts])
+
+        _, probabilities = pipeline.in_blocks(with_more, np.arange(len(ids)))
+        odds = np.empty(evidence.ids.shape, np.float32)
+        half = np.arange(len(ids)) % 2 == 0
+        for fitted, left in ((half, ~half), (~half, half)):
+            reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels, fitted)
+            odds[left] = reranker.log_odds(evidence, probabilities)[left]
+        reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
+        return evidence, probabilities, odds
+
+    evidence, _, odds = tried(reranker)
+    if parts is not None:
+        config["by_name"] = vars(fit_by_name(evidence, odds, data))
+        plain = reranker.without_parts()
+        plain_evidence, _, plain_odds = tried(plain)
+        gains = [
+            evaluate(best_of(some.ids, some_odds, 5)[0], data.held_out_labels, k=(5,))["N@5"]
+            for some, some_odds in ((plain_evidence, plain_odds), (evidence, odds))
+        ]
+        log.info("names in words: nDCG@5 %.2f on held-out texts; with parts of words %.2f", *gains)
+        if gains[1] <= gains[0] + MIN_GAIN_OF_PARTS:
+            parts, reranker, evidence, odds = None, plain, plain_evidence, plain_odds
+    # What it will be like on new texts.
     build.held_out_ranked = best_of(evidence.ids, odds, RANKS)
-    reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
     log.debug("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
     if options.tune_search:  # now, because this re-ranker has not learnt from held-out texts
         tuned = replace(pipeline, reranker=reranker)
@@ -140,17 +166,30 @@ def names_of(data: TrainingData, features: LexicalFeatures, is_learnt: np.ndarra
 
     The others occur in held-out texts only. A label that is known by name and never seen would give itself away there.
     """
-    names = sparse.csr_array((0, features.n_features), dtype=np.float32)
     named = np.flatnonzero(is_learnt[data.named])
-    if len(named):
-        names = features.transform(data.names.take(named), data.name_ids.take(named))
-    labels = np.repeat(data.named[named], np.diff(names.indptr))
-    order = np.lexsort((names.indices, labels))
-    labels, columns, values = labels[order], names.indices[order], names.data[order]
-    first = np.flatnonzero(np.diff(labels, prepend=-1) | np.diff(columns, prepend=-1))
-    values = np.maximum.reduceat(values, first) if len(first) else values
-    indptr = counts_to_indptr(np.bincount(labels[first], minlength=data.n_labels))
-    return sparse.csr_array((values, columns[first], indptr), (data.n_labels, features.n_features))
+    if not len(named):
+        return sparse.csr_array((data.n_labels, features.n_features), dtype=np.float32)
+    rows = features.rows(data.names.take(named), data.name_ids.take(named))
+    return largest_of_names(rows, data.named[named], data.n_labels, features.n_features)
+
+
+def names_among(data: TrainingData, is_wanted: np.ndarray) -> tuple[Texts, np.ndarray]:
+    """The names of these labels, and the label of each."""
+    named = np.flatnonzero(is_wanted[data.named])
+    return data.names.take(named), data.named[named]
+
+
+def word_parts(data: TrainingData) -> WordParts | None:
+    """What reads parts of words; None where there are no words, or no names."""
+    if not len(data.names) or not isinstance(data.vocabulary, Vocabulary):
+        return None
+    return WordParts.of(data.vocabulary)
+
+
+def index_parts(parts: WordParts, names: Texts, labels: np.ndarray, n_labels: int) -> Arrays:
+    """The names of labels in parts of words."""
+    rows = largest_of_names(parts.rows(names), labels, n_labels, N_PARTS)
+    return {"parts.idf": parts.idf, **index_names(rows, "parts")}
 
 
 def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:
@@ -201,12 +240,17 @@ def fit_mixture(
     first, frequency = log_odds(probabilities[texts]), reranker.arrays()["frequencies"][ids]
     known = evidence.known[texts]
     other = evidence.is_known[texts][:, None] & ~known
-    parts = [first, word_scores, names, names**4, frequency, first * frequency, word_scores * frequency, known, other]
-    columns = np.stack(parts, axis=2)
-    *start, bias = fit_logistic(columns[there], hits[there], np.array(astuple(Mixture())))
+    kinds = [first, word_scores, names, names**4, frequency, first * frequency, word_scores * frequency, known, other]
+    *before, bias, parts, same_parts = astuple(Mixture())
+    if evidence.parts is not None:
+        kinds += [evidence.parts[texts], evidence.parts[texts] ** 4]
+        before += [parts, same_parts]
+    columns = np.stack(kinds, axis=2)
+    *start, bias = fit_logistic(columns[there], hits[there], np.array([*before, bias]))
     weights = fit_ranking(columns, hits, there & ~hits, np.array(start), RANKING_PENALTY)
     scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, bias]))
-    return Mixture(*np.append(max(scale, MIN_SCALE) * weights, bias).tolist())
+    values = (max(scale, MIN_SCALE) * weights).tolist()
+    return Mixture(*[*values[:9], bias, *values[9:]])
 
 
 def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:

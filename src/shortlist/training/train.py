@@ -49,6 +49,7 @@ def train(
     ensemble: int = 1,
     parallel: int = 1,
     published: bool = False,
+    all_names: bool = False,
     **options: Any,
 ) -> Model:
     """Train a model.
@@ -60,6 +61,7 @@ def train(
     ensemble   number of models with different seeds whose scores are averaged
     parallel   number of them to train at the same time, each in a process of its own
     published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
+    all_names  labels of the data set that have a name and no text can be predicted, too: see `Model.add_labels`
     options    options of the recipe, such as `seed`, `threads`, `minutes`; `shortlist recipes NAME` lists them
 
     >>> model = train(["red shoes", "blue hat"], ["shoes", "hats"])
@@ -88,6 +90,22 @@ def train(
         else:
             model = train_one(recipe, dataset, resolved)
     model.text_fields = dataset.text_fields
+    return with_all_names(model, dataset) if all_names else model
+
+
+def with_all_names(model: Model, dataset: Dataset) -> Model:
+    """The model with all labels that have a name and no text. Names of labels that cannot be added are no reason to
+    lose what was learnt."""
+    known = model.labels.ids
+    names: dict[str, Any] = {label: name for label, name in dataset.display_names.items() if label not in known}
+    others = dataset.more_names
+    names |= {label: {"name": name, "alt_names": others[label]} for label, name in names.items() if label in others}
+    try:
+        model = model.add_labels(names)
+    except OptionError as error:
+        log.warning("the names of %s labels without texts are left out: %s", f"{len(names):,}", error)
+        return model
+    log.info("%s labels without texts can be predicted by their names", f"{len(names):,}")
     return model
 
 
