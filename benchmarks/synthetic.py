@@ -16,8 +16,9 @@ from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import BagEncoder
 from shortlist.stages.evidence import index_names, remember_texts
+from shortlist.stages.pages import paged_weights
 from shortlist.stages.pipeline import Pipeline
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import Mixture, Reranker
 from shortlist.text import Vocabulary
 from shortlist.text.texts import Texts
 

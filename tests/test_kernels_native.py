@@ -25,8 +25,9 @@ from shortlist.stages.cells import CellIndex
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import BagEncoder
 from shortlist.stages.evidence import index_names, remember_texts
+from shortlist.stages.pages import paged_weights
 from shortlist.stages.pipeline import Pipeline
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.stages.reranker import Mixture, Reranker
 from shortlist.text import LexicalFeatures, Vocabulary
 
 SYLLABLES = ["ba", "Ke", "lö", "mi", "nú", "po", "Ру", "si", "水", "tsche"]

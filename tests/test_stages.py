@@ -41,7 +41,8 @@ from shortlist.stages.evidence import index_names, remember_texts
 from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.output_layer import OutputLayer
-from shortlist.stages.reranker import Mixture, Reranker, paged_weights
+from shortlist.stages.pages import paged_weights
+from shortlist.stages.reranker import Mixture, Reranker
 from shortlist.stages.stage import without_prefix
 from shortlist.text import LexicalFeatures, Vocabulary
 

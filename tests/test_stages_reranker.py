@@ -18,7 +18,9 @@ from shortlist.errors import ModelError, ShortlistError
 from shortlist.odds import CLIP
 from shortlist.stages.evidence import Evidence, index_names, remember_texts
 from shortlist.stages.mixture import Mixture
-from shortlist.stages.reranker import N_MORE, PAGE, Reranker, n_pages, paged_weights
+from shortlist.stages.pages import PAGE, n_pages, paged_weights
+from shortlist.stages.parts_of_names import rows_of_parts
+from shortlist.stages.reranker import N_MORE, Reranker
 from shortlist.text import Tokenizer, Vocabulary
 from shortlist.text.parts import N_PARTS
 from test_training_word_weights import dense_rows, random_problem
@@ -225,7 +227,7 @@ class TestArrays:
     def reranker(self):
         rng = np.random.default_rng(4)
         weights = rng.standard_normal((8, 20)) * (rng.random((8, 20)) < 0.4)
-        parts = index_names(sparse.csr_array(np.eye(8, N_PARTS, dtype=np.float32)), "parts")
+        parts = rows_of_parts(sparse.csr_array(np.eye(8, N_PARTS, dtype=np.float32)))
         taught = [("w0", [3]), ("w1", [7, 2])]
         with_names = reranker_of(weights.astype(np.float32), rng, names=np.eye(8, 20), taught=taught)
         return with_names.with_arrays({**parts, "parts.idf": np.ones(N_PARTS, np.float32)})

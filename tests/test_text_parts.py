@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.text import Tokenizer, Vocabulary
-from shortlist.text.parts import BASE, BITS, LONGEST, MIX, N_PARTS, SHORTEST, WordParts, hashed_parts
+from shortlist.text.parts import N_PARTS, WordParts
+
+SHORTEST, LONGEST, BITS = 3, 5, 17
+BASE, MIX = 0xD1342543DE82EF95, 0x9E3779B97F4A7C15
+READER = WordParts(Tokenizer(), np.ones(N_PARTS, np.float32))
 
 texts = st.lists(st.text("ab äßж漢 -_'1", max_size=20), max_size=6)
 
@@ -21,21 +25,21 @@ def slow_parts(text):
             for start in range(len(padded) - size + 1):
                 value = 0
                 for character in padded[start : start + size]:
-                    value = (value * int(BASE) + ord(character)) % 2**64
-                found.add(value * int(MIX) % 2**64 >> (64 - BITS))
+                    value = (value * BASE + ord(character)) % 2**64
+                found.add(value * MIX % 2**64 >> (64 - BITS))
     return sorted(found)
 
 
 @given(texts)
 def test_are_those_of_the_slow_twin(texts):
-    rows = hashed_parts(texts, Tokenizer())
+    rows = READER.rows(texts)
     assert [rows.row(i).tolist() for i in range(len(rows))] == [slow_parts(text) for text in texts]
 
 
 def test_few_parts_share_a_number():
     words = ["".join(word) for word in np.random.default_rng(0).choice(list("abcdefghij"), (500, 8))]
     parts = {f" {word} "[i : i + n] for word in words for n in (3, 4, 5) for i in range(11 - n)}
-    rows = hashed_parts([" ".join(words)], Tokenizer())
+    rows = READER.rows([" ".join(words)])
     assert len(parts) > len(rows.values) > 0.96 * len(parts)
 
 
@@ -45,7 +49,7 @@ def test_rare_parts_weigh_more_and_rows_have_length_1():
     assert rows.counts[1] == 0 and rows.counts[2] > 0
     for i in (0, 2):
         assert np.linalg.norm(rows.weights[rows.indptr[i] : rows.indptr[i + 1]]) == pytest.approx(1, abs=1e-5)
-    is_common = np.isin(rows.row(0), hashed_parts(["common"], Tokenizer()).values)
+    is_common = np.isin(rows.row(0), READER.rows(["common"]).values)
     of_text = rows.weights[: rows.indptr[1]]
     assert of_text[is_common].max() < of_text[~is_common].min()
 

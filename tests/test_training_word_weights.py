@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from shortlist.arrays import Ragged
 from shortlist.kernels.reranker import texts_of_labels
 from shortlist.kernels.threads import n_cores, use_threads
-from shortlist.stages.reranker import PAGE
+from shortlist.stages.pages import PAGE
 from shortlist.text.features import normalize_sparse_rows
 from shortlist.training import reranking
 from shortlist.training.reranking import learn_word_weights

@@ -30,7 +30,9 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--max-words", type=int, help="Maximum words per text.")
 @click.option("--max-concurrent", type=int, help="Maximum requests in flight.")
 @click.option("--max-per-client", type=int, help="Maximum requests in flight from one address.")
-@click.option("--max-slowdown", type=int, help="Refuse short requests while they take this many times as long as alone.")
+@click.option(
+    "--max-slowdown", type=int, help="Refuse short requests while they take this many times as long as alone."
+)
 @click.option("--drain-delay", default=0.0, show_default=True, type=click.FloatRange(0, 600),
               help="Seconds to keep serving after SIGTERM while /readyz reports 503.")  # fmt: skip
 @click.option("--feedback", type=click.Path(), metavar="FILE",

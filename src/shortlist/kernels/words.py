@@ -44,6 +44,15 @@ def look_up(table, n_words, parts, shortest, longest, of_all, words, word_ends, 
     )
 
 
+def hash_parts(words, word_ends, word_counts, idf, starts, parts, weights):
+    """Write the distinct parts of the words of each text, sorted, with their idf, scaled to length 1; returns how many.
+
+    Parts are the 3 to 5 characters that stand side by side in a word, with a space on either side of it, hashed to the
+    numbers of `idf`. There are at most three for each byte of the words.
+    """
+    return native.hash_parts(words, word_ends, word_counts, idf, starts, parts, weights)
+
+
 def weigh_texts(indptr, words, idf, length, more_indptr, more, more_idf, more_length, starts, columns, values):
     """Two bags of words per text side by side, as sparse rows; the second one's columns follow the first one's.
 

@@ -124,7 +124,7 @@ def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pip
         in_words = largest_of_names(reranker.features.rows(every), owner, len(names), n_features)
         new = replace(new, **_words_of_names(reranker, in_words, ids, known_names))
         if isinstance(pipeline.vocabulary, Vocabulary):
-            parts = reranker.word_parts or WordParts.of(pipeline.vocabulary)
+            parts = reranker.parts.reader if reranker.parts else WordParts.of(pipeline.vocabulary)
             new = replace(new, parts=(parts, largest_of_names(parts.rows(every), owner, len(names), N_PARTS)))
     pipeline = append_labels(pipeline, new)
     if isinstance(pipeline.reranker, Reranker) and isinstance(pipeline.vocabulary, Vocabulary):

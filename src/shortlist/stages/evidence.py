@@ -10,7 +10,6 @@ import numpy as np
 from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr, gather_positions
 from shortlist.kernels.evidence import gather_evidence, hash_bags
 from shortlist.lazy import sparse
-from shortlist.text.parts import N_PARTS
 from shortlist.text.texts import Texts
 from shortlist.text.tokenizer import Tokenizer
 
@@ -19,10 +18,6 @@ EVIDENCE_SPEC = {
     "names.indptr": ArraySpec("int64", ("n_features+1",), indptr="n_in_names"),
     "names.labels": ArraySpec("int32", ("n_in_names",), below="n_labels"),
     "names.weights": ArraySpec("uint8", ("n_in_names",)),
-    "parts.idf": ArraySpec("float32", (N_PARTS,), optional=True),
-    "parts.indptr": ArraySpec("int64", (N_PARTS + 1,), optional=True, indptr="n_in_parts"),
-    "parts.labels": ArraySpec("int32", ("n_in_parts",), optional=True, below="n_labels"),
-    "parts.weights": ArraySpec("uint8", ("n_in_parts",), optional=True),
     "taught.hashes": ArraySpec("int64", ("n_taught",)),
     "taught.indptr": ArraySpec("int64", ("n_taught+1",), indptr="n_taught_pairs"),
     "taught.labels": ArraySpec("int32", ("n_taught_pairs",), below="n_labels"),
@@ -66,14 +61,14 @@ def similar(
     return all_ids, names, known
 
 
-def index_names(names: sparse.csr_array, kind: str = "names") -> Arrays:
-    """For each feature the labels whose names have it, from one row of features per label: `names.…`, or `parts.…`."""
+def index_names(names: sparse.csr_array) -> Arrays:
+    """For each feature the labels whose names have it, from one row of features per label."""
     by_feature = sparse.csr_array(names.T)
     by_feature.sort_indices()
     return {
-        f"{kind}.indptr": by_feature.indptr.astype(np.int64),
-        f"{kind}.labels": by_feature.indices.astype(np.int32),
-        f"{kind}.weights": np.rint(255 * np.minimum(by_feature.data, 1)).astype(np.uint8),
+        "names.indptr": by_feature.indptr.astype(np.int64),
+        "names.labels": by_feature.indices.astype(np.int32),
+        "names.weights": np.rint(255 * np.minimum(by_feature.data, 1)).astype(np.uint8),
     }
 
 

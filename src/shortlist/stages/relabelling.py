@@ -18,9 +18,11 @@ from shortlist.lazy import sparse
 from shortlist.stages.candidates import AllLabels, CandidateStage, NearestLabels
 from shortlist.stages.classifier import PriorClassifier, RowClassifier, SparseClassifier
 from shortlist.stages.evidence import index_names
+from shortlist.stages.pages import n_pages, paged_weights, pages_of
+from shortlist.stages.parts_of_names import PAGES, rows_of_parts
 from shortlist.stages.pipeline import Pipeline
-from shortlist.stages.reranker import Reranker, n_pages, paged_weights
-from shortlist.text.parts import N_PARTS, WordParts
+from shortlist.stages.reranker import Reranker
+from shortlist.text.parts import WordParts
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +173,14 @@ def append_prior(stage: PriorClassifier, new: NewLabels) -> PriorClassifier:
 def keep_words(stage: Reranker, new_id: np.ndarray) -> Reranker:
     arrays, kept = stage.arrays(), np.flatnonzero(new_id >= 0)
     pages = n_pages(stage.features.n_features)
-    words = Ragged(arrays["starts"], arrays["words"], arrays["weights"])
-    words = words.take((kept[:, None] * pages + np.arange(pages)).ravel())
+    words = Ragged(arrays["starts"], arrays["words"], arrays["weights"]).take(pages_of(kept, pages))
     names = Ragged(arrays["names.indptr"], new_id[arrays["names.labels"]], arrays["names.weights"])
     taught = Ragged(arrays["taught.indptr"], new_id[arrays["taught.labels"]])
     parts: Arrays = {}
-    if stage.word_parts is not None:
-        in_parts = Ragged(arrays["parts.indptr"], new_id[arrays["parts.labels"]], arrays["parts.weights"])
-        in_parts = in_parts.keep(in_parts.values >= 0)
+    if stage.parts is not None:
+        in_parts = _rows_of(arrays).take(pages_of(kept, PAGES))
         if len(in_parts.values):
-            parts = _index("parts", in_parts)
+            parts = _arrays_of(in_parts)
         else:
             stage = stage.without_parts()
     return _reranker_of(
@@ -202,38 +202,43 @@ def append_words(stage: Reranker, new: NewLabels) -> Reranker:
     labels = {name: np.append(arrays[name], added[name]).astype(np.float32) for name in ("scales", "biases")}
     labels["frequencies"] = np.append(arrays["frequencies"], np.zeros(len(new), np.float32))
     own, more = (Ragged(a["starts"], a["words"], a["weights"]) for a in (arrays, added))
-    names = _with_names(arrays, "names", new.names, stage.n_labels)
+    names = _with_names(arrays, new.names, stage.n_labels)
     others = {name: arrays[name] for name in ("taught.hashes", "taught.indptr", "taught.labels")}
     if new.parts is not None:
         parts, of_names = new.parts
-        nothing = index_names(sparse.csr_array((0, N_PARTS), dtype=np.float32), "parts")
-        in_parts = _with_names({**nothing, **arrays}, "parts", of_names, stage.n_labels)
-        others |= {"parts.idf": parts.idf, **_index("parts", in_parts)}
+        before = (
+            arrays if stage.parts is not None else rows_of_parts(sparse.csr_array((stage.n_labels, of_names.shape[1])))
+        )
+        in_parts = Ragged.concatenate([_rows_of(before), _rows_of(rows_of_parts(of_names))])
+        others |= {"parts.idf": parts.idf, **_arrays_of(in_parts)}
     return _reranker_of(stage, Ragged.concatenate([own, more]), labels, names, others)
 
 
-def _with_names(arrays: Arrays, kind: str, new: sparse.csr_array, n_labels: int) -> Ragged:
-    """An index of names (see `index_names`) with those of new labels."""
-    added = index_names(new, kind)
-    own, more = (Ragged(*(a[f"{kind}.{name}"] for name in ("indptr", "labels", "weights"))) for a in (arrays, added))
+def _with_names(arrays: Arrays, new: sparse.csr_array, n_labels: int) -> Ragged:
+    """The index of names (see `index_names`) with those of new labels."""
+    added = index_names(new)
+    own, more = (Ragged(a["names.indptr"], a["names.labels"], a["names.weights"]) for a in (arrays, added))
     return side_by_side(own, replace(more, values=more.values + n_labels))
 
 
-def _index(kind: str, names: Ragged) -> Arrays:
-    assert names.weights is not None
-    return {
-        f"{kind}.indptr": names.indptr,
-        f"{kind}.labels": names.values.astype(np.int32),
-        f"{kind}.weights": names.weights,
-    }
+def _rows_of(arrays: Arrays) -> Ragged:
+    """Names in parts of words, one row per label and page."""
+    return Ragged(arrays["parts.starts"], arrays["parts.words"], arrays["parts.weights"])
+
+
+def _arrays_of(parts: Ragged) -> Arrays:
+    assert parts.weights is not None
+    return {"parts.starts": parts.indptr, "parts.words": parts.values, "parts.weights": parts.weights}
 
 
 def _reranker_of(stage: Reranker, words: Ragged, labels: Arrays, names: Ragged, others: Arrays) -> Reranker:
-    assert words.weights is not None
+    assert words.weights is not None and names.weights is not None
     arrays = {
         **labels,
         **others,
-        **_index("names", names),
+        "names.indptr": names.indptr,
+        "names.labels": names.values.astype(np.int32),
+        "names.weights": names.weights,
         "starts": words.indptr,
         "words": words.values,
         "weights": words.weights,

@@ -13,8 +13,9 @@ from shortlist.labels.centroids import nearest_centroid, normalize_rows
 from shortlist.lazy import sparse
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier, SparseClassifier
+from shortlist.stages.pages import n_pages, paged_weights, pages_of, unpaged
 from shortlist.stages.relabelling import side_by_side, sparse_of
-from shortlist.stages.reranker import PAGE, Reranker, n_pages, paged_weights
+from shortlist.stages.reranker import Reranker
 
 
 def first_centres(stage: NearestLabels, labels: np.ndarray) -> np.ndarray:
@@ -85,17 +86,8 @@ def replace_sparse(stage: SparseClassifier, labels: np.ndarray, rows: sparse.csr
 def words_of(stage: Reranker, labels: np.ndarray) -> sparse.csr_array:
     """The weights of the words of these labels, one row each."""
     arrays, pages = stage.arrays(), n_pages(stage.features.n_features)
-    weights = Ragged(arrays["starts"], arrays["words"], arrays["weights"]).take(_pages_of(labels, pages))
+    weights = Ragged(arrays["starts"], arrays["words"], arrays["weights"]).take(pages_of(labels, pages))
     return unpaged(weights, arrays["scales"][labels], stage.features.n_features)
-
-
-def unpaged(weights: Ragged, scales: np.ndarray, n_features: int) -> sparse.csr_array:
-    """The weights of `paged_weights` as one row per label."""
-    assert weights.weights is not None
-    rows, page = np.divmod(weights.row_ids, n_pages(n_features))
-    columns = weights.values.astype(np.int64) + PAGE * page
-    values = (weights.weights * scales[rows]).astype(np.float32)
-    return sparse.csr_array((values, (rows, columns)), (len(scales), n_features))
 
 
 def replace_words(
@@ -109,7 +101,7 @@ def replace_words(
     pages = n_pages(n_features)
     both = Ragged.concatenate([Ragged(a["starts"], a["words"], a["weights"]) for a in (arrays, new)])
     rows = np.arange(pages * stage.n_labels)
-    rows[_pages_of(labels, pages)] = pages * stage.n_labels + np.arange(pages * len(labels))
+    rows[pages_of(labels, pages)] = pages * stage.n_labels + np.arange(pages * len(labels))
     both = both.take(rows)
     assert both.weights is not None
     changed: Arrays = {"starts": both.indptr, "words": both.values, "weights": both.weights}
@@ -117,7 +109,3 @@ def replace_words(
         changed[name] = arrays[name].copy()
         changed[name][labels] = values
     return stage.with_arrays(changed)
-
-
-def _pages_of(labels: np.ndarray, pages: int) -> np.ndarray:
-    return (labels[:, None] * pages + np.arange(pages)).ravel()

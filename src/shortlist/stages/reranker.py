@@ -12,19 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays, counts_to_indptr
+from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged, check_arrays
 from shortlist.errors import ModelError
 from shortlist.kernels.reranker import score_candidates
 from shortlist.odds import expit
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import EVIDENCE_SPEC, Evidence, nothing_taught, similar, taught_labels
 from shortlist.stages.mixture import ByName, Mixture
-from shortlist.stages.stage import Stage, finite_number, whole_number
+from shortlist.stages.pages import n_pages
+from shortlist.stages.parts_of_names import PARTS_SPEC, PartsOfNames
+from shortlist.stages.stage import Stage, finite_number, whole_number, without_prefix
 from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 from shortlist.text.features import Words
-from shortlist.text.parts import WordParts
+from shortlist.text.parts import N_PARTS
 
-PAGE = 1 << 16
 # Candidates by name, or by texts with the same words, beside those of the classifier; and as many by parts of words.
 N_MORE = 20
 
@@ -47,6 +48,7 @@ class Reranker(Stage):
         "idf": ArraySpec("float32", ("n_words",)),
         "subword_idf": ArraySpec("float32", ("n_subwords",)),
         **EVIDENCE_SPEC,
+        **PARTS_SPEC,
     }
 
     def __init__(self, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary) -> None:
@@ -59,9 +61,9 @@ class Reranker(Stage):
         self.subwords = subwords
         self.features = LexicalFeatures(words, subwords, TfIdf(arrays["idf"]), TfIdf(arrays["subword_idf"]))
         self.n_labels, self._n_pages = len(arrays["biases"]), n_pages(self.features.n_features)
-        self.word_parts: WordParts | None = None
+        self.parts: PartsOfNames | None = None
         if "parts.idf" in arrays and isinstance(words, Vocabulary):
-            self.word_parts = WordParts(words.tokenizer, arrays["parts.idf"])
+            self.parts = PartsOfNames(words.tokenizer, without_prefix("parts", arrays), arrays["frequencies"] == 0)
 
     @classmethod
     def from_arrays(  # type: ignore[override]
@@ -79,9 +81,13 @@ class Reranker(Stage):
         expected = n_labels * n_pages(len(words) + len(subwords)) + 1
         if sizes["n_starts"] != expected:
             raise ModelError(f"array 'starts' has {sizes['n_starts']:,} values; expected {expected:,}")
-        parts = [name for name in cls.spec if name.startswith("parts.") and name not in arrays]
-        if len(parts) not in (0, 4):
-            raise ModelError(f"array {parts[0]!r} is missing")
+        missing = [name for name in PARTS_SPEC if name not in arrays]
+        if len(missing) not in (0, len(PARTS_SPEC)):
+            raise ModelError(f"array {missing[0]!r} is missing")
+        if not missing and len(arrays["parts.starts"]) != n_labels * n_pages(N_PARTS) + 1:
+            raise ModelError(
+                f"array 'parts.starts' has {sizes['n_part_starts']:,} values; expected one per label and page"
+            )
         hashes = arrays["taught.hashes"]
         if (hashes[1:] <= hashes[:-1]).any():
             raise ModelError("array 'taught.hashes' must increase")
@@ -123,7 +129,7 @@ class Reranker(Stage):
         taught = Ragged.empty(len(ids))
         if isinstance(self.features.words, Vocabulary):
             taught = taught_labels(self._arrays, texts, self.features.words.tokenizer)
-        parts = None if self.word_parts is None else self.word_parts.rows(texts)
+        parts = None if self.parts is None else self.parts.reader.rows(texts)
         return self.gather_rows(self.features.rows(texts, word_ids), taught, ids, n_more, parts)
 
     def gather_rows(
@@ -133,16 +139,14 @@ class Reranker(Stage):
 
         rows, parts  lexical features, and parts of words
         """
-        arrays, nothing = self._arrays, Ragged.empty(len(ids))
-        if parts is not None:
-            ids, _, _ = similar(self._index("parts"), parts, nothing, ids, n_more)
+        arrays = self._arrays
+        if self.parts is not None and parts is not None:
+            ids = self.parts.with_more(parts, ids, n_more)
         has_more = len(arrays["names.labels"]) + len(arrays["taught.labels"]) > 0
-        ids, names, known = similar(self._index("names"), rows, taught, ids, n_more * has_more)
-        in_parts = None if parts is None else similar(self._index("parts"), parts, nothing, ids, 0)[1]
+        index = tuple(arrays[f"names.{name}"] for name in ("indptr", "labels", "weights"))
+        ids, names, known = similar(index, rows, taught, ids, n_more * has_more)
+        in_parts = None if self.parts is None or parts is None else self.parts.similarity(parts, ids)
         return Evidence(ids, rows, names, known, taught.counts > 0, in_parts)
-
-    def _index(self, kind: str) -> tuple[np.ndarray, ...]:
-        return tuple(self._arrays[f"{kind}.{name}"] for name in ("indptr", "labels", "weights"))
 
     def best(self, evidence: Evidence, probabilities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best candidates and their probabilities, given those by the classifier."""
@@ -179,15 +183,3 @@ class Reranker(Stage):
     def multiply_adds(self, texts: Sequence[str], word_ids: Ragged) -> float:
         """The mean cost of a text, at most: words that a label has no weight for cost nothing."""
         return self.n_candidates * float(self.features.rows(texts, word_ids).counts.mean())
-
-
-def n_pages(n_features: int) -> int:
-    return max(1, -(-n_features // PAGE))
-
-
-def paged_weights(bounds: np.ndarray, words: np.ndarray, weights: np.ndarray, biases: np.ndarray, n: int) -> Arrays:
-    """The arrays of a re-ranker: label l has `weights[bounds[l]:bounds[l + 1]]` for `words[…]`, of n features."""
-    page_of = np.repeat(np.arange(len(biases)) * n_pages(n), np.diff(bounds)) + words // PAGE
-    starts = counts_to_indptr(np.bincount(page_of, minlength=len(biases) * n_pages(n)))
-    words, scales = (words % PAGE).astype(np.uint16), np.ones(len(biases), np.float32)
-    return {"starts": starts, "words": words, "weights": weights, "scales": scales, "biases": biases}

@@ -54,6 +54,7 @@ def fit_margin(named: np.ndarray, evidence: Evidence, odds: np.ndarray, hits: np
         first = known.argmax(axis=1)[:, None]
         is_right = np.take_along_axis(hits[texts], first, axis=1)[:, 0]
         best = np.take_along_axis(known, first, axis=1)[:, 0]
+        best[np.isneginf(best)] = np.inf  # without another candidate, none comes before it
         ahead = np.where(is_new, named[texts], -np.inf).max(axis=1, initial=-np.inf) - best
         lost += [np.sum(is_right & (ahead > margin)) for margin in MARGINS]
         n_texts += len(texts)

@@ -19,8 +19,10 @@ from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, largest_of_names, nothing_taught, remember_texts
 from shortlist.stages.mixture import Mixture
+from shortlist.stages.pages import paged_weights
+from shortlist.stages.parts_of_names import rows_of_parts
 from shortlist.stages.pipeline import Pipeline, Ranking
-from shortlist.stages.reranker import Reranker, paged_weights
+from shortlist.stages.reranker import Reranker
 from shortlist.text import LexicalFeatures, Vocabulary
 from shortlist.text.parts import N_PARTS, WordParts
 from shortlist.text.texts import Texts
@@ -118,9 +120,12 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
         return evidence, probabilities, odds
 
+    if reranker.parts is not None:  # labels that stand for new ones are to be found as new ones are
+        own, reranker.parts = reranker.parts, reranker.parts.searching(np.ones(n_labels, np.bool_))
+        evidence, _, odds = tried(reranker)
+        config["by_name"], reranker.parts = vars(fit_by_name(evidence, odds, data)), own
     evidence, _, odds = tried(reranker)
     if parts is not None:
-        config["by_name"] = vars(fit_by_name(evidence, odds, data))
         plain = reranker.without_parts()
         plain_evidence, _, plain_odds = tried(plain)
         gains = [
@@ -189,7 +194,7 @@ def word_parts(data: TrainingData) -> WordParts | None:
 def index_parts(parts: WordParts, names: Texts, labels: np.ndarray, n_labels: int) -> Arrays:
     """The names of labels in parts of words."""
     rows = largest_of_names(parts.rows(names), labels, n_labels, N_PARTS)
-    return {"parts.idf": parts.idf, **index_names(rows, "parts")}
+    return {"parts.idf": parts.idf, **rows_of_parts(rows)}
 
 
 def texts_of_late_labels(data: TrainingData, held_out_rows: sparse.csr_array) -> sparse.csr_array:

@@ -316,6 +316,51 @@ static int64_t weigh_texts(const Argument *arguments) {
     return 0;
 }
 
+static int64_t hash_parts(const Argument *arguments) {
+    enum { SHORTEST = 3, LONGEST = 5, BITS = 17 };
+    const uint64_t base = 0xD1342543DE82EF95u, spread = 0x9E3779B97F4A7C15u;
+    ARRAY(const uint8_t, words, 0);
+    ARRAY(const int64_t, word_ends, 1);
+    ARRAY(const int64_t, word_counts, 2);
+    ARRAY(const float, idf, 3);
+    ARRAY(int64_t, starts, 4);
+    ARRAY(int32_t, parts, 5);
+    ARRAY(float, weights, 6);
+    int64_t n_texts = arguments[2].n, filled = 0, start = 0, word = 0;
+    uint64_t *codes = malloc((arguments[0].n + 2) * sizeof *codes);
+    if (!codes) return -1;
+    for (int64_t text = 0; text < n_texts; text++) {
+        int64_t begin = starts[text] = filled, distinct = filled;
+        for (int64_t i = 0; i < word_counts[text]; i++) {
+            int64_t n = 0, end = word_ends[word++];
+            codes[n++] = ' ';
+            for (int size; start < end; start += size) codes[n++] = character(words + start, &size);
+            codes[n++] = ' ';
+            for (int64_t first = 0; first + SHORTEST <= n; first++) {
+                uint64_t hash = codes[first];
+                for (int64_t at = first + 1; at < n && at < first + LONGEST; at++) {
+                    hash = hash * base + codes[at];
+                    if (at >= first + SHORTEST - 1) parts[filled++] = hash * spread >> (64 - BITS);
+                }
+            }
+        }
+        sort_in_place(parts + begin, filled - begin);
+        double square = 0;
+        for (int64_t i = begin; i < filled; i++) {
+            if (distinct > begin && parts[i] == parts[distinct - 1]) continue;
+            double weight = idf[parts[i]];
+            square += weight * weight;
+            weights[distinct] = weight;
+            parts[distinct++] = parts[i];
+        }
+        for (int64_t i = begin; square > 0 && i < distinct; i++) weights[i] /= sqrt(square);
+        filled = distinct;
+    }
+    starts[n_texts] = filled;
+    free(codes);
+    return filled;
+}
+
 const Kernel TEXT_KERNELS[] = {
     {"find_strings", "iBlBl=i", find_strings, 0},
     {"add_strings", "=i=B=lIBl=i", add_strings, 1},
@@ -325,6 +370,7 @@ const Kernel TEXT_KERNELS[] = {
     {"split_words", "BlB=B=l=l", split_words, 1},
     {"cut_pieces", "BlllI=B=l=l", cut_pieces, 1},
     {"look_up", "iBlIiBlIIIBll=i=l", look_up, 1},
+    {"hash_parts", "Bllf=l=i=f", hash_parts, 1},
     {"weigh_texts", "lifDlifD=l=i=f", weigh_texts, 0},
     {0},
 };
