@@ -251,6 +251,7 @@ def a_batch(with_candidates: bool) -> Batch:
 
 
 class TestLearner:
+    @pytest.mark.slow
     @pytest.mark.parametrize("optimizer", ["adam", "row-adam"])
     @pytest.mark.parametrize("sparse", [False, True])
     def test_resumes_from_its_state_bit_for_bit(self, monkeypatch, optimizer, sparse):

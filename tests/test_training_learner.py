@@ -139,6 +139,7 @@ KINDS = pytest.mark.parametrize(
 
 
 class TestLearner:
+    @pytest.mark.slow
     @KINDS
     def test_steps_lower_the_loss(self, kind):
         learner = new_learner(**kind)

@@ -50,7 +50,12 @@ DEEPXML_OPTIONS = (
         "uniform or frequent: at random",
         ("neighbours", "slice", "uniform", "frequent"),
     ),
-    count("n_candidates", 500, "candidates per text, in training and in prediction"),
+    # Many texts teach rows on fewer candidates as well, in half the time; few texts do not (docs/lab-book.md).
+    count(
+        "n_candidates",
+        help="candidates per text, in training and in prediction",
+        **by_size("texts", 500, (200_000, 200)),
+    ),
     count(
         "n_nearest_labels",
         lambda size: size.options["n_candidates"],
