@@ -81,7 +81,7 @@ reliability: $(VENV)/.dev  ## the campaigns of faults, kills, hostile inputs, lo
 	$(BIN)/python benchmarks/reliability/kill.py
 	$(BIN)/python benchmarks/reliability/fuzz.py --inputs 1000000
 	$(BIN)/python benchmarks/reliability/concurrency.py --seconds 60
-	$(BIN)/python benchmarks/reliability/load.py
+	$(BIN)/python benchmarks/reliability/load.py --goals
 
 sbom: $(VENV)/.dev  ## a software bill of materials of the virtual environment: sbom.json
 	$(BIN)/python release/supply.py sbom > sbom.json

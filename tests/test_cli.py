@@ -402,15 +402,34 @@ def test_wrong_commands_have_a_suggestion(run):
 
 @pytest.mark.parametrize("seed", ["-1", "4294967296"])
 @pytest.mark.parametrize(
-    "command", ["data split PAIRS OUT", "report OUT PAIRS", "train PAIRS --out OUT --recipe astec"]
+    "command",
+    [
+        "data split PAIRS OUT",
+        "report OUT PAIRS",
+        "train PAIRS --out OUT --recipe astec",
+        "update OUT PAIRS --out OUT",
+    ],
 )
 def test_seeds_out_of_range(run, pairs, tmp_path, seed, command):
-    if command.startswith("report"):
+    if command.startswith(("report", "update")):
         library.train(pairs, recipe="centroid").save(tmp_path / "out")
     places = {"PAIRS": str(pairs), "OUT": str(tmp_path / "out")}
     result = run(*(places.get(word, word) for word in command.split()), "--seed", seed)
     assert result.exit_code == 2
     assert f"seed is {seed}" in result.stderr and "4294967295" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "serve MODEL --drain-delay nan",
+        "compare PAIRS --out OUT --minutes nan",
+        "plan --labels 9 --texts 9 --memory nan",
+    ],
+)
+def test_ranges_of_numbers_exclude_nan(run, command):
+    result = run(*command.split())
+    assert result.exit_code == 2 and "nan is not a number" in result.stderr
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 import shortlist
+from shortlist.errors import DataError
 from shortlist.report import model_report
 
 N_TEXTS = 120
@@ -62,6 +63,27 @@ def test_reports_show_test_texts_and_no_training_texts(data, tmp_path):
     model = shortlist.train(data, recipe="centroid")
     model_report(model, test, train=data).write(tmp_path / "report.html", tmp_path / "report.md")
     assert texts_in((tmp_path / "report.md").read_text() + (tmp_path / "report.html").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", '{"text": ["TEXT"], "labels": 5}'),
+        ("a.jsonl", '{"text": "TEXT", "labels": ["a"}'),
+        ("a.jsonl", '{"TEXT": "TEXT"}'),
+        ("a.csv", "text,labels\nTEXT,with,commas"),
+        ("a.csv", 'text,labels\n"TEXT'),
+        ("a.csv", "TEXT\n1\n"),
+        ("a.tsv", "TEXT\tTEXT\n"),
+        ("a.txt", "1 1 1\nTEXT"),
+    ],
+)
+def test_error_messages_contain_little_of_a_text(name, content, tmp_path):
+    text = " ".join(f"word{i:04}" for i in range(40))
+    (tmp_path / name).write_text(content.replace("TEXT", text) + "\n")
+    with pytest.raises(DataError) as caught:
+        shortlist.read(tmp_path / name)
+    assert not any(text[i : i + 61] in str(caught.value) for i in range(len(text) - 60))
 
 
 def test_the_server_logs_no_texts(data, tmp_path):

@@ -35,6 +35,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent))
+from small import fast_folder
+
 import shortlist
 from common import make_parser, print_json, show
 from shortlist.batch import predict as batch
@@ -70,7 +72,7 @@ def main() -> None:
     faults = ctypes.CDLL(None)
     faults.faults_seen.restype = ctypes.c_long
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as temporary:
         place = Path(temporary)
         known = scenarios(place)
         plan = [

@@ -2,11 +2,11 @@
 
     python benchmarks/reliability/fuzz.py [--inputs 20000] [--targets csv,http] [--seed 0] [--save FOLDER]
 
-Each input is a mutation of one in the corpus. One that gives a new kind of answer, or reaches a line of Shortlist that no
-other has reached (every fourth input is traced), joins the corpus. Nothing is written to a disk where there is
-/dev/shm. A million inputs take less than an hour of one core. A failure is a crash, an error other than a `ShortlistError`, more than 2 seconds of CPU time, more than 3 GB of memory, an answer
-from a damaged model, or a response of the server with status 500. Failures are saved, and
-`--input FILE --targets NAME` repeats one of them.
+Each input is a mutation of one in the corpus. One that gives a new kind of answer joins the corpus, and so does one
+that reaches a line of Shortlist that no other has reached; every fourth input is traced for this. Files are in memory
+where there is /dev/shm. A failure is a crash, an error other than a `ShortlistError`, more than 2 seconds of CPU time,
+more than 3 GB of memory, an answer from a damaged model, or a response of the server with status 500. Failures are
+saved, and `--input FILE --targets NAME` repeats one of them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ START_SECONDS = 300
 
 
 def fast_folder() -> str | None:
-    """Where temporary files are in memory, for faults that do not depend on the disk; None if there is none."""
+    """A folder for temporary files in memory, for faults that do not depend on the disk; None if there is none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from shortlist.cli.ranges import FloatRange
 from shortlist.cli.reading import drop_leaks_option, reading_options, unseen_option
 from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
-POSITIVE = click.FloatRange(0, min_open=True)
+POSITIVE = FloatRange(0, min_open=True)
 
 
 @click.command()

@@ -8,6 +8,10 @@ from typing import Any
 
 import click
 
+from shortlist.cli.ranges import FloatRange
+
+POSITIVE = FloatRange(0, min_open=True)
+
 
 class Number(click.ParamType):
     """A whole number that may be written as 100e6."""
@@ -30,13 +34,17 @@ class Number(click.ParamType):
 @click.option("--workers", "n_workers", type=Number(), default=1, show_default=True, help="Workers that share labels.")
 @click.option("--recipe", default="astec", show_default=True, help="Recipe to train.")
 @click.option("--words", "n_words", type=Number(), default=500_000, show_default=True, help="Size of the vocabulary.")
-@click.option("--words-per-text", default=9.0, show_default=True, help="Mean number of words per text.")
-@click.option("--labels-per-text", default=3.0, show_default=True, help="Mean number of labels per text.")
+@click.option("--words-per-text", type=POSITIVE, default=9.0, show_default=True, help="Mean number of words per text.")
+@click.option("--labels-per-text", type=POSITIVE, default=3.0, show_default=True,
+              help="Mean number of labels per text.")  # fmt: skip
 @click.option("--dim", type=click.IntRange(1), help="Dimension of word vectors.  [default: the recipe's]")
-@click.option("--memory", "memory_gb", default=64.0, show_default=True, help="Memory of a worker, in GB.")
+@click.option(
+    "--memory", "memory_gb", type=POSITIVE, default=64.0, show_default=True, help="Memory of a worker, in GB."
+)
 @click.option("--cores", type=click.IntRange(1), default=16, show_default=True, help="Cores of a worker.")
-@click.option("--network", "network_gbit", default=10.0, show_default=True, help="Network of a worker, in Gbit/s.")
-@click.option("--price", default=0.0, show_default=True, help="Price of a worker per hour.")
+@click.option("--network", "network_gbit", type=POSITIVE, default=10.0, show_default=True,
+              help="Network of a worker, in Gbit/s.")  # fmt: skip
+@click.option("--price", type=FloatRange(0), default=0.0, show_default=True, help="Price of a worker per hour.")
 @click.option("--measure", is_flag=True, help="Measure the speed of this machine's cores first (some seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(recipe: str, dim: int | None, measure: bool, as_json: bool, **given: Any) -> None:

@@ -24,7 +24,8 @@ class Limits:
     max_words       words per text (and 32 times as many characters)
     max_concurrent  predict requests in flight, over all clients
     max_per_client  predict requests in flight from one address, so that one client cannot lock out the others
-    max_slowdown    small requests are refused while they take more than this many times as long as alone
+    max_slowdown    small requests are refused while they take more than this many times as long as alone, unless few
+                    are in flight
     """
 
     max_body: int = 1 << 20

@@ -1,8 +1,9 @@
 """Refuses requests when all of them have become slow, so that those that are accepted are answered soon.
 
-By Little's law, requests wait for as long as it takes to finish those in flight. So for a wait of at most `max_slowdown`
-times what a request takes alone, at most that many may be in flight as the server finishes in this time. Short bursts
-are let through: only if requests were slow for a second is their number bounded, until there is room again.
+By Little's law, requests wait for as long as it takes to finish those in flight. So for a wait of at most
+`max_slowdown` times what a request takes alone, at most that many may be in flight as the server finishes in this time.
+A few are always accepted, and so are short bursts: only if requests were slow for a second is their number bounded,
+until there is room again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from shortlist.serving.problems import busy
 
 SMALL_TEXTS = 8  # larger requests take long because they are large: they are neither measured nor refused here
+MIN_IN_FLIGHT = 16  # a batch of so many costs little more than one of a single text
 WINDOW_SECONDS = 1.0
 NEWEST_WEIGHT = 0.1  # of a new measurement in the mean
 
@@ -72,7 +74,7 @@ class Slowdown:
         """Bound the number of requests if they were slow, or some had to be refused, in the window that ends."""
         wanted = self.max_slowdown * self.alone
         if self._n_refused or self._seconds > wanted * self._n_done:
-            self.limit = max(self.max_slowdown, int(self._n_done * wanted / elapsed))
+            self.limit = max(MIN_IN_FLIGHT, int(self._n_done * wanted / elapsed))
         else:
             self.limit = math.inf
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Ragged
+from shortlist.arrays import Ragged, random_generator
 from shortlist.data.dataset import Dataset
 from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
@@ -47,6 +47,7 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     ['shoes', 'hats', 'blue things']
     """
     require_learning(model)
+    rng = random_generator(seed)
     dataset = data if isinstance(data, Dataset) else read(data, **model.reading)
     old = replay if isinstance(replay, Dataset) or replay is None else read(replay, **model.reading)
     require_pairs(model, dataset, "the new data")
@@ -62,7 +63,7 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
         dataset = dataset.relabelled(grown.label_names)
         old = None if old is None else old.relabelled(grown.label_names)
         about = {"texts": len(dataset), "pairs": int(np.sum(right(dataset).counts)), "new_labels": len(new)}
-        rows = np.random.default_rng(seed).permutation(len(dataset))
+        rows = rng.permutation(len(dataset))
         n_held_out = min(int(HELD_OUT_SHARE * len(rows)), MAX_HELD_OUT)
         refreshed: dict[str, Any] = {}
         if n_held_out >= MIN_HELD_OUT:
