@@ -11,7 +11,7 @@ from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
-from shortlist.kernels.threads import n_threads
+from shortlist.kernels.threads import SHARES_PER_THREAD, n_threads
 from shortlist.labels.centroids import label_centroids, texts_by_label
 from shortlist.lazy import sparse
 from shortlist.odds import fit_logistic, fit_ranking, log_odds
@@ -336,7 +336,8 @@ def learn_word_weights(
         while begin < n_labels:
             most = words_before[begin] + WORDS_PER_BLOCK
             end = max(int(np.searchsorted(words_before, most, side="right")) - 1, begin + 1)
-            cuts = np.searchsorted(words_before, np.linspace(words_before[begin], words_before[end], n_threads() + 1))
+            n_shares = SHARES_PER_THREAD * n_threads()  # frequent labels take longer than their words say
+            cuts = np.searchsorted(words_before, np.linspace(words_before[begin], words_before[end], n_shares + 1))
             cuts = np.clip(cuts, begin, end)
             cuts[0], cuts[-1] = begin, end
             room = words_before[begin : end + 1] - words_before[begin]
