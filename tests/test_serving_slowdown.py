@@ -7,7 +7,7 @@ import math
 import pytest
 from starlette.exceptions import HTTPException
 
-from shortlist.serving.slowdown import MIN_IN_FLIGHT, SMALL_TEXTS, Slowdown
+from shortlist.serving.slowdown import FEW, SMALL_TEXTS, Slowdown
 
 
 class Queue:
@@ -39,7 +39,7 @@ class Queue:
                 latencies.append(self.now - waiting[0])
                 self.slowdown.leave(1, waiting.pop(0))
         for entered in waiting:
-            self.slowdown.leave(1, entered)
+            self.slowdown.leave(1, entered, finished=False)
         return latencies, n_refused
 
 
@@ -65,15 +65,16 @@ def test_bursts_and_a_bearable_load_are_not_refused():
     queue.ask_alone()
     for _ in range(5):
         assert queue.load(200, seconds=0.5)[1] == 0
-        queue.now += 0.1
+        queue.now += 1
     assert queue.load(35, seconds=30)[1] == 0
 
 
 def test_a_few_requests_are_always_accepted():
     queue = Queue(interval=0.01)  # one after the other
     queue.ask_alone()
-    assert queue.load(MIN_IN_FLIGHT, seconds=30)[1] == 0
-    latencies, n_refused = queue.load(MIN_IN_FLIGHT + 1, seconds=30)
+    few = FEW * queue.slowdown.max_slowdown
+    assert queue.load(few, seconds=30)[1] == 0
+    latencies, n_refused = queue.load(few + 1, seconds=30)
     assert n_refused and len(latencies) == pytest.approx(3000, rel=0.01)
 
 

@@ -85,10 +85,12 @@ class Predictor:
             work = n_scored
             scope[TEXTS] = texts
             entered = self.slowdown.enter(work, may_refuse=not self.served.loading)
+            finished = False
             try:
                 predictions = await self.batcher.predict(texts, call, -(-work // max(len(texts), 1)))
+                finished = True
             finally:
-                self.slowdown.leave(work, entered)
+                self.slowdown.leave(work, entered, finished)
             body = encode(predictions, round(1000 * (time.perf_counter() - start), 3))
         except ShortlistError as error:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None

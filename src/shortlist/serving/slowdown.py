@@ -15,8 +15,9 @@ from collections.abc import Callable
 from shortlist.serving.problems import busy
 
 SMALL_TEXTS = 8  # larger requests take long because they are large: they are neither measured nor refused here
-MIN_IN_FLIGHT = 16  # a batch of so many costs little more than one of a single text
+FEW = 4  # requests, times the slowdown: a batch of so many costs little more than one of a single text
 WINDOW_SECONDS = 1.0
+IDLE_SECONDS = 0.5  # after so long without a request, an overload is over
 NEWEST_WEIGHT = 0.1  # of a new measurement in the mean
 
 
@@ -27,14 +28,14 @@ class Slowdown:
         self.max_slowdown, self._clock = max_slowdown, clock
         self.limit = math.inf  # small requests in flight
         self.alone = math.inf  # seconds of a small request that shares the server with no other
-        self._n_alone = self._n_small = self._n_all = 0
-        self._is_alone = False
+        self._n_small = self._n_all = 0
+        self._is_alone, self._last_done = False, -math.inf
         self._start_window()
 
     def enter(self, n_texts: int, may_refuse: bool = True) -> float:
         """Admit a request, or refuse it. Returns the time, for `leave`."""
         now = self._clock()
-        if not self._n_all and (self.limit == math.inf or now > self._window_start + 2 * WINDOW_SECONDS):
+        if now > self._last_done + IDLE_SECONDS and not self._n_all:
             self.limit = math.inf
             self._start_window()
         if may_refuse and n_texts <= SMALL_TEXTS and self._n_small >= self.limit:
@@ -48,13 +49,13 @@ class Slowdown:
         self._n_small += n_texts <= SMALL_TEXTS
         return now
 
-    def leave(self, n_texts: int, entered: float) -> None:
-        """Call this when a request that was admitted is predicted, or has failed."""
+    def leave(self, n_texts: int, entered: float, finished: bool = True) -> None:
+        """Call this when a request that was admitted is predicted, or has failed or lost its client."""
+        now = self._last_done = self._clock()
         self._n_all -= 1
-        if n_texts > SMALL_TEXTS:
+        self._n_small -= n_texts <= SMALL_TEXTS
+        if n_texts > SMALL_TEXTS or not finished:
             return
-        self._n_small -= 1
-        now = self._clock()
         self._measure(now - entered, self._is_alone and not self._n_all)
         if now >= self._window_start + WINDOW_SECONDS:
             self._set_limit(now - self._window_start)
@@ -63,18 +64,16 @@ class Slowdown:
     def _measure(self, seconds: float, is_alone: bool) -> None:
         self._n_done += 1
         self._seconds += seconds
-        if not is_alone:
-            if not self._n_alone:  # nothing better is known yet
-                self.alone = min(self.alone, seconds)
-            return
-        self._n_alone += 1
-        self.alone = seconds if self._n_alone == 1 else self.alone + NEWEST_WEIGHT * (seconds - self.alone)
+        if self.alone == math.inf:
+            self.alone = seconds
+        elif is_alone or seconds < self.alone:  # among others, it would not have been slower alone
+            self.alone += NEWEST_WEIGHT * (seconds - self.alone)
 
     def _set_limit(self, elapsed: float) -> None:
         """Bound the number of requests if they were slow, or some had to be refused, in the window that ends."""
         wanted = self.max_slowdown * self.alone
         if self._n_refused or self._seconds > wanted * self._n_done:
-            self.limit = max(MIN_IN_FLIGHT, int(self._n_done * wanted / elapsed))
+            self.limit = max(FEW * self.max_slowdown, int(self._n_done * wanted / elapsed))
         else:
             self.limit = math.inf
 
