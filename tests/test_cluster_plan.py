@@ -42,7 +42,7 @@ def test_time_follows_workers_cores_and_the_network():
     sizes, speeds = Sizes(2_000_000, 3_000_000, 4), Speeds(1e9, 1e10, 0.001)
     phase = make_plan(sizes).phases[-1]
     computing, waiting = phase.seconds(sizes, Machine(cores=8), speeds)
-    rows = 3 * 300 * (500 + 50 + 3) / 4 / 1e9
+    rows = 3 * 300 * (200 + 50 + 3) / 4 / 1e9
     assert computing == pytest.approx(2_000_000 * (rows + (3 * 300 + 9) * 300 / 1e10) / 8)
     assert waiting == pytest.approx(phase.n_steps * (0.001 + 8 * phase.bytes_per_step / 1e10))
     assert phase.seconds(sizes, Machine(cores=16), speeds)[0] == pytest.approx(computing / 2)

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import socket
+import time
 
 import pytest
 
@@ -45,12 +46,22 @@ def port():
 
 
 def request(port, method, path, body=None, headers=None):
+    """The status and the answer. Ray's proxy learns of an application's route a little after it is ready."""
+    for _ in range(100):
+        status, content = request_once(port, method, path, body, headers)
+        if not (status == 404 and content.startswith(b"Path")):
+            break
+        time.sleep(0.1)
+    return status, json.loads(content)
+
+
+def request_once(port, method, path, body, headers):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         content = None if body is None else json.dumps(body)
         connection.request(method, path, content, {"content-type": "application/json", **(headers or {})})
         response = connection.getresponse()
-        return response.status, json.loads(response.read())
+        return response.status, response.read()
     finally:
         connection.close()
 

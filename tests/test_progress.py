@@ -14,6 +14,12 @@ from shortlist import progress
 from shortlist.progress import Progress
 
 
+@pytest.fixture(autouse=True)
+def bars(monkeypatch):
+    """Whatever verbosity other tests in this process have set."""
+    monkeypatch.setattr(Progress, "bars", True)
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

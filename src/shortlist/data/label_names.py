@@ -61,7 +61,7 @@ def read_names(path: str | Path | AnyNames, source: str = "label_names") -> tupl
     if text.lstrip().startswith(("{", "[")) or ".json" in Path(path).suffixes:
         try:
             decoded = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise DataError(f'{path}: {error}; expected one JSON object {{"label": "display name", …}}.') from None
         return _split_names(decoded, path)
     if annif.is_vocabulary(text):

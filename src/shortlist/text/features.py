@@ -112,7 +112,8 @@ class LexicalFeatures:
         """
         if word_ids is not None and word_ids.weights is not None:
             rows = self.words_tfidf.transform(word_ids)
-            return Ragged(rows.indptr.astype(np.int64), rows.indices, rows.data)
+            columns, weights = rows.indices.astype(np.int32), rows.data.astype(np.float32)
+            return Ragged(rows.indptr.astype(np.int64), columns, weights)
         words = self.words.encode(texts) if word_ids is None else word_ids
         ngrams = self.ngrams.encode(texts)
         size = len(words.values) + len(ngrams.values)
