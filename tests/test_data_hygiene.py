@@ -13,7 +13,10 @@ import shortlist
 from shortlist.cli import shortlist as command
 from shortlist.data import Dataset, read
 from shortlist.data.hygiene import findings, fix
-from shortlist.errors import OptionError
+from shortlist.data.label_names import read_names
+from shortlist.data.predictions import read_predictions
+from shortlist.errors import DataError, OptionError
+from shortlist.labels.hierarchy_files import read_hierarchy
 
 
 def rows_of(dataset):
@@ -206,3 +209,11 @@ def test_names_for_other_labels_are_noticed():
 def test_label_names_of_a_wrong_type():
     with pytest.raises(shortlist.OptionError, match="give a dict"):
         shortlist.read([("red shoes", ["1"])], label_names=["Shoes"])
+
+
+@pytest.mark.parametrize("read_it", [read, read_names, read_hierarchy, read_predictions])
+def test_json_that_is_nested_too_deeply_is_one_clear_error(tmp_path, read_it):
+    path = tmp_path / "deep.jsonl"
+    path.write_text('{"text": ' + "[" * 200_000 + "\n")
+    with pytest.raises(DataError, match="recursion"):
+        read_it(path)

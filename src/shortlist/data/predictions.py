@@ -48,7 +48,7 @@ def read_predictions(path: str | Path) -> Any:
 def _fields_of_first_line(path: Path) -> list[str]:
     try:
         record = msgspec.json.decode(first_line(path) or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         expected = '{"labels": […], "scores": […]}'
         raise DataError(f"{path}, line 1: not valid JSON ({error}); expected {expected}") from None
     return list(record) if isinstance(record, dict) else []

@@ -79,7 +79,7 @@ def _json_places(text: str, source: str | Path) -> Iterator[Place]:
             where = f"{source}, line {number}"
             try:
                 row = msgspec.json.decode(line)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise DataError(f"{where}: not valid JSON ({error}); {_EXPECTED}") from None
             if not isinstance(row, dict) or not row.keys() >= set(HEADER):
                 raise DataError(f"{where}: {line.strip()!r:.60}; {_EXPECTED}")

@@ -98,7 +98,7 @@ class TransformerEncoder(Encoder):
         try:
             facts = msgspec.json.decode(self._files[CONFIG_FILE], type=dict[str, Any])
             transformer = transformer_of_arrays(facts, self._arrays)
-        except (DataError, ValueError, KeyError) as error:
+        except (DataError, ValueError, KeyError, RecursionError) as error:
             raise ModelError(f"the transformer of the model is damaged: {error}") from None
         return PooledTransformer(transformer, str(self._pooling), self._n_layers, self._scale).eval()
 
@@ -132,7 +132,7 @@ def read_transformer(folder: str) -> dict[str, bytes]:
     try:
         facts = msgspec.json.decode((path / "config.json").read_bytes(), type=dict[str, Any])
         return {TOKENIZER_FILE: (path / TOKENIZER_FILE).read_bytes(), CONFIG_FILE: msgspec.json.encode(followed(facts))}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: config.json or {TOKENIZER_FILE} cannot be read ({error}).") from None
 
 
