@@ -43,7 +43,7 @@ class Queue:
         return latencies, n_refused
 
 
-@pytest.mark.parametrize("n_clients", [60, 200])
+@pytest.mark.parametrize("n_clients", [60, pytest.param(200, marks=pytest.mark.slow)])
 def test_accepted_requests_wait_for_a_few_others_only(n_clients):
     queue = Queue()
     queue.ask_alone()
@@ -54,6 +54,7 @@ def test_accepted_requests_wait_for_a_few_others_only(n_clients):
     assert len(latencies) == pytest.approx(30_000, rel=0.01)  # the server is as busy as without a limit
 
 
+@pytest.mark.slow
 def test_a_server_that_is_never_at_rest():
     queue = Queue()
     latencies, n_refused = queue.load(200, seconds=30)
