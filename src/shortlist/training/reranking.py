@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -246,16 +246,16 @@ def fit_mixture(
     known = evidence.known[texts]
     other = evidence.is_known[texts][:, None] & ~known
     kinds = [first, word_scores, names, names**4, frequency, first * frequency, word_scores * frequency, known, other]
-    *before, bias, parts, same_parts = astuple(Mixture())
     if evidence.parts is not None:
         kinds += [evidence.parts[texts], evidence.parts[texts] ** 4]
-        before += [parts, same_parts]
-    columns = np.stack(kinds, axis=2)
-    *start, bias = fit_logistic(columns[there], hits[there], np.array([*before, bias]))
+    columns, before = np.stack(kinds, axis=2), {**vars(Mixture())}
+    bias = before.pop("bias")
+    fitted = list(before)[: len(kinds)]
+    *start, bias = fit_logistic(columns[there], hits[there], np.array([*map(before.get, fitted), bias]))
     weights = fit_ranking(columns, hits, there & ~hits, np.array(start), RANKING_PENALTY)
     scale, bias = fit_logistic((columns[there] @ weights)[:, None], hits[there], np.array([1.0, bias]))
     values = (max(scale, MIN_SCALE) * weights).tolist()
-    return Mixture(*[*values[:9], bias, *values[9:]])
+    return Mixture(**dict(zip(fitted, values, strict=True)), bias=bias)
 
 
 def with_new(weights: Arrays, new: Arrays, is_new: np.ndarray) -> Arrays:
