@@ -161,6 +161,51 @@ def test_http(model, tmp_path):
         server.close()
 
 
-def test_weights_of_fields_are_refused_and_not_ignored():
-    with pytest.raises(OptionError, match="Fields have no weights"):
-        shortlist.read([{"title": "red", "author": "Jo", "labels": ["a"]}], text={"title": 2, "author": 1})
+def test_weights_repeat_fields():
+    rows = [{"title": "red", "author": "Jo", "labels": ["a"]}]
+    assert list(shortlist.read(rows, text={"title": 2, "author": 1}).texts) == ["red red Jo"]
+    own = shortlist.read(rows, text={"title": 1, "author": 3}, field_words="own")
+    assert list(own.texts) == ["red Jo_author Jo_author Jo_author"]
+    same = shortlist.read(rows, text={"title": 1, "author": 1})
+    assert same.text_fields == shortlist.read(rows, text=["title", "author"]).text_fields
+
+
+def test_weights_decide_between_fields_and_are_remembered(tmp_path):
+    query = {"title": "smith", "author": "Smith"}
+    for weights, label in (({"title": 9, "author": 1}, "crafts"), ({"title": 1, "author": 9}, "fiction")):
+        model = shortlist.train(shortlist.read(ROWS, text=weights, field_words="own"), recipe="centroid")
+        assert model.predict(query)[0].label == label
+        model.save(tmp_path / label)
+        loaded = shortlist.load(tmp_path / label)
+        assert loaded.predict(query) == model.predict(query)
+        assert loaded.reading == {"text": weights, "field_words": "own"}
+        loaded.update(ROWS)  # read with the same weights
+    with pytest.raises(OptionError, match=r"the text fields title, author \(weight 9\)"):
+        model.predict_dataset(shortlist.read(ROWS, **FIELDS))
+
+
+@pytest.mark.parametrize("weight", [0, -1, 11, 1.5, True, "2", None])
+def test_bad_weights_of_fields(weight):
+    with pytest.raises(OptionError, match=r"the weight of the text field 'title' is .*whole number from 1 to 10"):
+        shortlist.read(ROWS, text={"title": weight, "author": 1})
+
+
+def test_a_single_field_has_no_weight():
+    with pytest.raises(OptionError, match="expected the names of several fields"):
+        shortlist.read(ROWS, text={"title": 2})
+
+
+def test_weights_of_fields_on_the_command_line(tmp_path):
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    fields = ("--text", "title", "--text", "author", "--field-words", "own")
+    for field, label in (("title", "crafts"), ("author", "fiction")):
+        model = tmp_path / field
+        train = ("train", tmp_path / "in.jsonl", *fields, "--recipe", "centroid", "--out", model)
+        run(*train, "--field-weight", field, 9)
+        (tmp_path / "new.jsonl").write_text('{"title": "smith", "author": "Smith"}\n')
+        run("predict", model, tmp_path / "new.jsonl", "-k", 1, "--out", tmp_path / f"{field}.jsonl")
+        assert json.loads((tmp_path / f"{field}.jsonl").read_text())["labels"] == [label]
+    output = run(*train[:-1], tmp_path / "m", "--field-weight", "autor", 2, exit_code=2)
+    assert "'autor' is no text field" in output and "title, author" in output
+    assert "whole number from 1 to 10" in run(*train[:-1], tmp_path / "m", "--field-weight", "title", 0, exit_code=2)
+    assert not (tmp_path / "m").exists()

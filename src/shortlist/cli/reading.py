@@ -25,6 +25,13 @@ _OPTIONS = {
         callback=lambda ctx, parameter, names: list(names) if len(names) > 1 else (*names, "text")[0],
         help="Field or column of the text. Repeat for several, which are joined.  [default: text]",
     ),
+    "field_weight": click.option(
+        "--field-weight",
+        type=(str, int),
+        multiple=True,
+        metavar="FIELD N",
+        help="With several text fields, how many times this one counts. Repeat for further fields.",
+    ),
     "field_words": click.option(
         "--field-words",
         type=click.Choice(["shared", "own"]),
@@ -68,18 +75,31 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for rows without labels; the command gets them as one dictionary `reading`."""
-    return _add_options(command, ["text", "field_words", "separator", "header", "quotes", "encoding"])
+    return _add_options(command, ["text", "field_weight", "field_words", "separator", "header", "quotes", "encoding"])
 
 
 def _add_options(command: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
     @wraps(command)
     def with_reading(**arguments: Any) -> Any:
         reading = {name: arguments.pop(name) for name in names}
+        reading["text"] = _weighted(reading["text"], dict(reading.pop("field_weight")))
         return command(reading=reading, **arguments)
 
     for name in reversed(names):
         with_reading = _OPTIONS[name](with_reading)
     return with_reading
+
+
+def _weighted(text: str | list[str], weights: dict[str, int]) -> str | list[str] | dict[str, int]:
+    """The text fields with their weights, if there are any."""
+    names = [text] if isinstance(text, str) else text
+    for name in weights:
+        if name not in names:
+            raise click.BadParameter(
+                f"{name!r} is no text field; name it with --text, too. Text fields: {', '.join(names)}",
+                param_hint="--field-weight",
+            )
+    return {name: weights.get(name, 1) for name in names} if weights else text
 
 
 def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +112,8 @@ def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]
         return reading
     fields, given = read_config(Path(model))[0].text_fields or None, reading["text"]
     if fields is not None and given in ("text", list(fields.names)):
-        return {**reading, "text": list(fields.names), "field_words": fields.words}
-    check_same_fields(None if isinstance(given, str) else TextFields(tuple(given), reading["field_words"]), fields)
+        return {**reading, **fields.reading}
+    check_same_fields(None if isinstance(given, str) else TextFields.of(given, reading["field_words"]), fields)
     return reading
 
 

@@ -17,8 +17,9 @@ from shortlist.text.fields import FieldWords, TextFields
 class ReadOptions:
     """How to read a source. A field is a JSON field, a CSV column or a Parquet column.
 
-    text             field of the text, or a list of several, which are joined: a record may lack some of them. None to
-                     read no texts (for example, predictions)
+    text             field of the text, or a list of several, which are joined: a record may lack some of them. With
+                     weights, {field: weight}: a field of weight 3 counts as if it stood in the text three times. None
+                     to read no texts (for example, predictions)
     field_words      with several text fields: "shared" words, or "own" words for all fields but the first
     labels           field of the labels; None to read no labels
     weights          field of the label weights, one per label; None for no weights
@@ -37,7 +38,7 @@ class ReadOptions:
                      label with several names has {"name": …, "alt_names": […], "description": …} (in JSON, or a dict)
     """
 
-    text: str | Sequence[str] | None = "text"
+    text: str | Sequence[str] | Mapping[str, int] | None = "text"
     field_words: FieldWords = "shared"
     labels: str | None = "labels"
     weights: str | None = None
@@ -72,16 +73,16 @@ class ReadOptions:
     @property
     def text_fields(self) -> TextFields | None:
         """The text fields if there are several."""
-        return TextFields(self.text_names, self.field_words) if len(self.text_names) > 1 else None
+        if self.text is None or isinstance(self.text, str):
+            return None
+        return TextFields.of(self.text, self.field_words)
 
     def __post_init__(self) -> None:
-        if isinstance(self.text, Mapping):
-            raise OptionError(f"text is {self.text!r:.80}; give a field, or a list of fields. Fields have no weights.")
         if self.text is not None and not isinstance(self.text, str):
-            if len(self.text_names) == 1:
+            if len(self.text_names) == 1 and not isinstance(self.text, Mapping):
                 object.__setattr__(self, "text", self.text_names[0])
             else:
-                _ = TextFields(self.text_names, self.field_words)  # raises if they are wrong
+                _ = self.text_fields  # raises if they are wrong
         for option in ("text", "labels", "weights", "time", "group"):
             if getattr(self, option) == "":
                 raise OptionError(f"{option} is empty; give the name of a field, or None for no {option}")

@@ -113,8 +113,7 @@ class ModelAbout:
     @property
     def reading(self) -> dict[str, Any]:
         """The options with which `shortlist.read` reads texts for this model."""
-        fields = self.text_fields
-        return {} if fields is None else {"text": fields.names, "field_words": fields.words}
+        return {} if self.text_fields is None else self.text_fields.reading
 
     @property
     def card(self) -> dict[str, Any]:
