@@ -25,6 +25,7 @@ log = logging.getLogger("shortlist")
 
 RANDOM_RANGE = 0.25
 MAX_LINE_BYTES = 1 << 24
+MAX_DIGITS = 18  # of the numbers in a header
 BINARY_SAMPLE = 4096
 CONTROL_BYTES = bytes(byte for byte in range(32) if byte not in b"\t\n\r")
 VOCABULARY_SUFFIXES = (".vocab", ".txt")
@@ -130,7 +131,15 @@ def _find_in_text(
         found: dict[bytes, np.ndarray] = {}
         numbered = enumerate(chain([first], lines) if n_promised is None else lines, start=1 + (n_promised is not None))
         number = 1
+        is_confirmed = n_promised is None
         for number, line in numbered:
+            if not is_confirmed and line.strip():  # before anything as large as the header says is built
+                if len(line.split()) < dimensions:
+                    raise DataError(
+                        f"{path}: line 1 promises {dimensions:,} dimensions, but line {number} is {_show(line)}. "
+                        "Correct line 1, or download the file again."
+                    )
+                is_confirmed = True
             if len(found) == len(forms):
                 return found, dimensions
             if line.partition(separator)[0] in first_parts:
@@ -171,7 +180,7 @@ def _parse_line(
 def _read_header(path: Path, line: bytes) -> tuple[int | None, int]:
     """Return the number of words that line 1 promises (None if it is a word and not a header), and the dimensions."""
     fields = line.split()
-    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+    if len(fields) == 2 and all(field.isdigit() and len(field) <= MAX_DIGITS for field in fields):
         if int(fields[1]) == 0:
             raise DataError(f"{path}, line 1: the header {_show(line)} says that vectors have no dimensions.")
         return int(fields[0]), int(fields[1])
