@@ -92,7 +92,7 @@ def test_scores_are_those_of_evaluate(done):
     assert splits.facts("ignore")["test_texts_that_count"] == ignored.texts == 59
     assert "They do not count" in splits.facts("ignore")["notes"][0]
     data = summary_of(done)["data"]
-    assert data["unseen_in_training"] == {"labels": 1, "pairs": 1, "texts": 1, "counted": True}
+    assert (data["overlap"]["unseen_labels"], data["overlap"]["unseen_pairs"]) == (1, 1)
     assert data["test_texts_that_count"] == found.texts == 60
     assert "They count" in data["notes"][0]
 

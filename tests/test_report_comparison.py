@@ -36,7 +36,7 @@ class TestComparison:
             "61.23" in checker.text
             and "recall@k: fraction of the true labels among the k best-ranked labels" in checker.text
         )
-        assert "34 labels in 43 pairs" in checker.text and "A = 0.55 and B = 1.5" in checker.text
+        assert "34 of 735 test labels" in checker.text and "A = 0.55 and B = 1.5" in checker.text
         assert "shortlist 0.1.0" in checker.text and "omikuji 0.5" in checker.text
         assert "2,998 test texts" in checker.text
         assert "Do more clusters help?" in checker.text

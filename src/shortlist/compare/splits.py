@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,7 @@ class Splits:
     """The training and test part, both over the training labels.
 
     overlap        unseen labels, and test texts that also occur in the training part
-    unseen_texts   number of test texts without any label that occurs in the training part
-    test_as_given  the test part with these
+    test_as_given  the test part with the unseen labels
     """
 
     name: str
@@ -47,7 +46,6 @@ class Splits:
     test: Dataset
     is_random: bool  # whether the test part was split off at random
     overlap: Overlap
-    unseen_texts: int
     test_as_given: Dataset
 
     @staticmethod
@@ -75,13 +73,11 @@ class Splits:
         known = test.relabelled(train.label_names)
         if not known.display_names:
             known.display_names = train.display_names
-        kept = known.labels.keep(train.label_frequencies[known.labels.values] > 0)
-        if not len(kept.values):
+        if not train.label_frequencies[known.labels.values].any():
             raise DataError(f"{source}: no label of the test part occurs in the train part.")
         frequencies = train.relabelled(test.label_names).label_frequencies
         overlap = Overlap.count(test.labels, frequencies, leaks, "count", drop_leaks)
-        unseen_texts = int(np.count_nonzero((kept.counts == 0) & (test.labels.counts > 0)))
-        return Splits(path.resolve().name, train, known, is_random, overlap, unseen_texts, test)
+        return Splits(path.resolve().name, train, known, is_random, overlap, test)
 
     @cached_property
     def truth(self) -> Dataset:
@@ -121,6 +117,7 @@ class Splits:
         train, test = self.train, self.test
         counted = self.truth if unseen == "count" else test
         n_labels = int(np.count_nonzero(train.label_frequencies))
+        overlap = replace(self.overlap, unseen=unseen)
         return {
             "name": self.name,
             "fingerprint": self.fingerprint(),
@@ -128,14 +125,8 @@ class Splits:
             "test_texts": len(test),
             "test_texts_that_count": int(np.count_nonzero(counted.labels.counts)),
             "test_part": "split off at random" if self.is_random else "as given",
-            "unseen_in_training": {
-                "labels": self.overlap.unseen_labels,
-                "pairs": self.overlap.unseen_pairs,
-                "texts": self.unseen_texts,
-                "counted": unseen == "count",
-            },
-            "leaks": self.overlap.leaks,
-            "notes": replace(self.overlap, unseen=unseen).notes(),
+            "overlap": asdict(overlap),
+            "notes": overlap.notes(),
             "labels": n_labels,
             "labels_per_text": float(train.labels.counts.mean()),
             "texts_per_label": len(train.labels.values) / n_labels,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shortlist.report.comparison import comparison_page, write_comparison
-from shortlist.report.page import Page
+from shortlist.report.render import Page
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset

@@ -9,9 +9,8 @@ from typing import Any
 from shortlist.compare.results import Entry
 from shortlist.files import write_atomically
 from shortlist.report import sections
-from shortlist.report.page import Page
 from shortlist.report.plots import PANEL, WIDE, Bar, Point, duration, scatter
-from shortlist.report.render import Cell
+from shortlist.report.render import Cell, Page
 from shortlist.report.sections import MEANINGS, METRICS, Data, file_size, read_entries, score_cell
 
 MAIN_METRIC = "P@1"

@@ -10,9 +10,8 @@ from shortlist.evaluation.thresholds import ThresholdRow
 from shortlist.model.prediction import Prediction
 from shortlist.report import sections
 from shortlist.report.measure import Measurements
-from shortlist.report.page import Page
 from shortlist.report.plots import Bar, Line, bars, lines
-from shortlist.report.render import Cell
+from shortlist.report.render import Cell, Page
 from shortlist.report.sections import MEANINGS, Data, file_size, score_cell
 
 KS = (1, 3, 5)

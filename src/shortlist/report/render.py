@@ -1,4 +1,4 @@
-"""Renders the templates of a report. Jinja2 is imported when the first report is rendered.
+"""`Page`: a report from its template, as one HTML file or as Markdown. Jinja2 is imported when the first is rendered.
 
 Whatever comes from data is escaped, in every format, so that a text or a label name never acts as markup.
 """
@@ -8,16 +8,42 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
+from shortlist.files import write_atomically
 from shortlist.printable import printable_line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 LONG_CELL = 40  # characters; columns of text with longer cells get a minimum width
+
+
+class Page:
+    """The template has all sections and what they say; a section without data is left out."""
+
+    def __init__(self, template: str, **data: Any) -> None:
+        self.template, self.data = template, data
+
+    def to_html(self) -> str:
+        html = render(self.template, "html", **self.data, contents=[])
+        return FORBIDDEN_CHARACTERS.sub("\ufffd", html)
+
+    def to_markdown(self) -> str:
+        markdown = render(self.template, "md", **self.data)
+        return re.sub(r"\n{3,}", "\n\n", markdown).strip() + "\n"
+
+    def write(self, html: str | Path, markdown: str | Path | None = None) -> None:
+        """Write the page to one HTML file, and optionally as Markdown to another. Each write is atomic."""
+        with write_atomically(html) as file:
+            file.write(self.to_html().encode())
+        if markdown is not None:
+            with write_atomically(markdown) as file:
+                file.write(self.to_markdown().encode())
 
 
 class Cell(NamedTuple):
