@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 from scipy import sparse
@@ -334,6 +335,21 @@ def test_help_has_examples(run, command):
     done = run(*command.split(), "--help")
     assert done.exit_code == 0
     assert "shortlist" in done.stdout
+
+
+def commands(command=shortlist, path=()):
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), (*path, name))
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_help_fits_into_80_columns(command):
+    done = CliRunner().invoke(shortlist, [*command, "--help"], prog_name="shortlist", terminal_width=80)
+    lines = [line for line in done.output.splitlines() if not line.startswith("Usage:")]
+    assert [line for line in lines if len(line) > 80 or line.endswith("...")] == []
 
 
 @pytest.mark.slow

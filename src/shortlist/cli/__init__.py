@@ -83,17 +83,13 @@ def shortlist() -> None:
     """Short-text extreme classification: a short text in, the best few of millions of labels out.
 
     \b
-    shortlist data describe pairs.jsonl          describe the data
-    shortlist data split pairs.jsonl parts/      split it into training and test parts
-    shortlist train parts/ --out model/          train a model
-    shortlist evaluate model/ parts/             evaluate it on the test part
-    shortlist update model/ new.jsonl --out model2/
-                                                 let it learn from further texts
-    shortlist threshold model/ parts/ --precision 0.9
-                                                 choose when it should answer
-    shortlist report model/ parts/               write a report on its strengths and weaknesses
-    shortlist predict model/ "red shoes"         predict labels
-    shortlist serve model/                       predict over HTTP, with a web page
+    shortlist data describe pairs.jsonl       look at the data
+    shortlist data split pairs.jsonl parts/   make a training and a test part
+    shortlist train parts/ --out model/       train a model
+    shortlist evaluate model/ parts/          measure it on the test part
+    shortlist report model/ parts/            see where it is right and where not
+    shortlist predict model/ "red shoes"      predict labels
+    shortlist serve model/                    predict over HTTP, with a web page
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter())

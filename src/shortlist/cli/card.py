@@ -16,7 +16,9 @@ TAIL_METRICS = ("P@1", "PSP@1", "P@5", "PSP@5")
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def card(model: str, as_json: bool) -> None:
-    """Print the model card of MODEL: data, metrics on held-out texts, thresholds, calibration, search effort, size.
+    """Print the model card of MODEL.
+
+    It has the data, metrics on held-out texts, thresholds, calibration, search effort and size.
 
     \b
     shortlist card model/

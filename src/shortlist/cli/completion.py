@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script that completes shortlist commands in your shell.
+    """Print a script that completes commands in your shell.
 
     \b
     bash: echo 'eval "$(shortlist completion bash)"' >> ~/.bashrc

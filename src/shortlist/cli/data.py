@@ -44,11 +44,13 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
 def describe(source: str, part: str | None, test_source: str | None, as_json: bool, reading: dict[str, Any]) -> None:
-    """Describe SOURCE: a file, a folder of shards, a benchmark folder, or - for standard input.
+    """Describe a data set, and warn of likely problems.
+
+    SOURCE is a file, a folder of shards, a benchmark folder, or - for standard input.
 
     \b
     shortlist data describe pairs.jsonl.gz
-    shortlist data describe pairs.csv --text title --labels tags --label-separator "|"
+    shortlist data describe pairs.csv --labels tags --label-separator "|"
     shortlist data describe train.jsonl --test test.jsonl
     zcat pairs.jsonl.gz | shortlist data describe - --json
     """
@@ -69,8 +71,9 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
 @click.argument("out", type=click.Path())
 @click.option(
     "--to",
-    type=click.Choice([*OUTPUT_FORMATS, "annif-vocabulary", *FOLDER_FORMATS]),
-    help="Format, if OUT does not tell.",
+    type=click.Choice(formats := [*OUTPUT_FORMATS, "annif-vocabulary", *FOLDER_FORMATS]),
+    metavar="FORMAT",
+    help=f"Format, if OUT does not tell: {', '.join(formats)}.",
 )
 @part_option
 @out_label_separator_option
@@ -91,11 +94,11 @@ def convert(
     overwrite: bool,
     reading: dict[str, Any],
 ) -> None:
-    """Read SOURCE and write it to OUT in another format. A folder with parts becomes a folder with parts.
+    """Convert SOURCE to another format, or repair it.
 
-    OUT contains texts, labels, weights, times (--time), and the fields named by --keep. Other fields are dropped.
-    If OUT is -, JSON lines go to standard output. The formats of fastText and Annif have no weights and no times;
-    annif-vocabulary has only the labels and their names.
+    A folder with parts becomes a folder with parts. OUT contains texts, labels, weights, times (--time), and the fields
+    named by --keep. Other fields are dropped. If OUT is -, JSON lines go to standard output. The formats of fastText
+    and Annif have no weights and no times; annif-vocabulary has only the labels and their names.
 
     \b
     shortlist data convert pairs.csv pairs.jsonl.gz
@@ -103,7 +106,7 @@ def convert(
     shortlist data convert LF-AmazonTitles-131K/ amazon/ --to jsonl.gz
     shortlist data convert pairs.jsonl corpus.tsv --to annif
     shortlist data convert pairs.jsonl vocabulary.tsv --to annif-vocabulary
-    shortlist data convert parts/ matrices/ --to repository-pair     (tf-idf features, fitted on train)
+    shortlist data convert parts/ matrices/ --to repository-pair  (tf-idf)
     """
     parts = parts_in(source) if part is None else []
     to_folder = bool(parts) or to in FOLDER_FORMATS
@@ -232,10 +235,11 @@ def split(
     reading: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Split SOURCE into train, validation and test files in the folder OUT.
+    """Split SOURCE into training, validation and test parts.
 
-    The texts are split at random, or in one of three other ways: --time, --group or --stratified. Identical texts are
-    merged first, and texts that differ only in case, punctuation or spacing stay in one part, except with --time.
+    OUT is the folder for them. The texts are split at random, or in one of three other ways: --time, --group or
+    --stratified. Identical texts are merged first, and texts that differ only in case, punctuation or spacing stay in
+    one part, except with --time.
 
     \b
     shortlist data split pairs.jsonl parts/ --test 0.1 --validation 0.1

@@ -63,12 +63,13 @@ def evaluate(
     options: dict[str, Any],
     **measuring: Any,
 ) -> None:
-    """Measure PREDICTIONS (a file, or a model that will make them) against TRUTH.
+    """Measure a model, or a file of predictions.
 
-    TRUTH is a file, or a folder with a test part; its train part, if any, is used for propensities, leaks and unseen
-    labels. A file of predictions has one line per text of TRUTH, in the same order: {"labels": [best, second, …],
-    "scores": […]}. Labels with scores are ranked by score; predictions made with --tail need --in-order. A model's
-    threshold is not applied, because metrics at k count labels that are left out as misses.
+    PREDICTIONS is a model or such a file. TRUTH is a file, or a folder with a test part; its train part, if any, is
+    used for propensities, leaks and unseen labels. A file of predictions has one line per text of TRUTH, in the same
+    order: {"labels": [best, second, …], "scores": […]}. Labels with scores are ranked by score; predictions made with
+    --tail need --in-order. A model's threshold is not applied, because metrics at k count labels that are left out as
+    misses.
 
     With --folds, the only argument is a file of texts and labels, or a folder with a train part. A recipe is trained
     and measured once per fold.
@@ -76,7 +77,7 @@ def evaluate(
     \b
     shortlist evaluate model/ parts/
     shortlist evaluate model/ parts/ --tail auto
-    shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl --intervals
+    shortlist evaluate predictions.jsonl test.jsonl --train train.jsonl
     shortlist evaluate model/ parts/ --hierarchy broader.tsv
     shortlist evaluate scores.npz LF-AmazonTitles-131K/ -a 0.6 -b 2.6
     shortlist evaluate --folds 5 pairs.jsonl --recipe astec --set n_epochs=5

@@ -25,7 +25,7 @@ _names = click.option(
 
 @click.group()
 def labels() -> None:
-    """List the labels of a model, or write a model with other labels.
+    """List, add, remove or rename the labels of a model.
 
     Nothing is trained: a new label can be predicted by its name at once, and all else stays as it is.
     """
@@ -35,7 +35,7 @@ def labels() -> None:
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help='Print one JSON line per label: {"label": …, "name": …}.')
 def list_labels(model: str, as_json: bool) -> None:
-    """Print all labels of MODEL, one per line, with their names behind a tab."""
+    """Print the labels, one per line, with names behind a tab."""
     from shortlist.model import load
 
     loaded = load(model)
@@ -54,9 +54,10 @@ def list_labels(model: str, as_json: bool) -> None:
 @_out
 @overwrite_model_option
 def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
-    """Add the labels of FILE, which it names: JSON {"label": "name"}, or two columns (.tsv, .csv).
+    """Add labels, which are predicted by their names.
 
-    In JSON, a label can have several names: {"name": …, "alt_names": […], "description": …}.
+    FILE names them: JSON {"label": "name"}, or two columns (.tsv, .csv). In JSON, a label can have several names:
+    {"name": …, "alt_names": […], "description": …}.
 
     \b
     shortlist labels add model/ new.tsv --out model2/
@@ -72,7 +73,9 @@ def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: s
 @_out
 @overwrite_model_option
 def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Remove labels: ENTRIES are labels, names, prefixes such as "J45*", or "@NAME" for a stored list.
+    """Remove labels.
+
+    ENTRIES are labels, names, prefixes such as "J45*", or "@NAME" for a stored list.
 
     \b
     shortlist labels remove model/ J45.9 "J20*" --out model2/
@@ -87,7 +90,10 @@ def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> N
 @_out
 @overwrite_model_option
 def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
-    """Give labels other display names: those of FILE, as for `add`. Predictions stay the same."""
+    """Give labels other display names: those of FILE, as for `add`.
+
+    Predictions stay the same.
+    """
     names = {
         label: name["name"] if isinstance(name, dict) else name for label, name in _read_names(file, pairs).items()
     }
@@ -101,7 +107,9 @@ def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out
 @_out
 @overwrite_model_option
 def store_list(model: str, name: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
-    """Store a list of labels as NAME: --allow and --deny then take it as @NAME. Without ENTRIES, remove it.
+    """Store a list of labels with the model.
+
+    --allow and --deny then take it as @NAME. Without ENTRIES, the list is removed.
 
     \b
     shortlist labels store-list model/ billable "J45*" "J20*" --out model/
@@ -124,9 +132,10 @@ def store_list(model: str, name: str, entries: tuple[str, ...], out: str, overwr
 def hierarchy(
     model: str, file: str | None, label_names: str | None, inclusive: bool, out: str, overwrite: bool
 ) -> None:
-    """Store which labels are above which: `predict --levels` then uses it. Without FILE, remove the hierarchy.
+    """Store which labels are above which.
 
-    FILE has a child and its parent per line (.csv, .tsv, .jsonl), or is SKOS or OWL (.ttl, .rdf, .owl, .nt, .jsonld).
+    `predict --levels` then uses it. Without FILE, the hierarchy is removed. FILE has a child and its parent per line
+    (.csv, .tsv, .jsonl), or is SKOS or OWL (.ttl, .rdf, .owl, .nt, .jsonld).
 
     \b
     shortlist labels hierarchy model/ broader.tsv --out model/

@@ -48,14 +48,14 @@ class Number(click.ParamType):
 @click.option("--measure", is_flag=True, help="Measure the speed of this machine's cores first (some seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(recipe: str, dim: int | None, measure: bool, as_json: bool, **given: Any) -> None:
-    """Plan a training on a cluster: memory per worker and phase, time, network, disk and price.
+    """Plan a training on a cluster: memory, time, network, price.
 
     Memory is computed by the same formulas that training checks before it starts. Times assume that every core is
     as fast as the one that was measured, so take them as an estimate. Exit code 1 means that it does not fit.
 
     \b
     shortlist plan --labels 3e6 --texts 2e6
-    shortlist plan --labels 100e6 --texts 1e9 --workers 64 --memory 64 --cores 16 --price 0.9
+    shortlist plan --labels 100e6 --texts 1e9 --workers 64 --price 0.9
     """
     from shortlist.cluster.plan import Machine, Sizes, make_plan, measure_speeds
     from shortlist.tables import plain

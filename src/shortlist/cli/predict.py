@@ -83,10 +83,11 @@ def predict(
     reading: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Predict the best labels for TEXTS, for each line of standard input, or for each row of a file.
+    """Predict the best labels of texts.
 
-    A single argument with the extension of a data file (.jsonl, .csv, .tsv, .parquet; also .gz, .zst) is read as a
-    file. For files with other names use --in. To predict a text that looks like a file name, pipe it in.
+    TEXTS are arguments, or the lines of standard input, or the rows of a file. A single argument with the extension of
+    a data file (.jsonl, .csv, .tsv, .parquet; also .gz, .zst) is read as a file. For files with other names use --in.
+    To predict a text that looks like a file name, pipe it in.
 
     A model that was trained on features takes files of the Extreme Classification Repository (recognised by their first
     line), .npy and .npz.

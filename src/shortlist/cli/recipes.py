@@ -23,7 +23,7 @@ AUTO = """auto
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
 def recipes(recipe: str | None, published: bool, source: str | None, as_json: bool, reading: dict[str, Any]) -> None:
-    """List the recipes; or, for one RECIPE, every option with its default, its meaning and its range.
+    """List the recipes, or the options of one RECIPE.
 
     Some defaults depend on the size of the data: with --data, you see the values for yours.
 

@@ -30,10 +30,11 @@ def report(
     reading: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Measure MODEL on TEST and write OUT/report.html, a self-contained page, and OUT/report.md.
+    """Write a report on where MODEL is right and where not.
 
-    TEST is a file, or a folder with a test part. If the folder has a train part, it is used for propensities and label
-    frequencies. The report shows texts of TEST: share it only with people who may read them.
+    The report is OUT/report.html, a self-contained page, and OUT/report.md. TEST is a file, or a folder with a test
+    part. If the folder has a train part, it is used for propensities and label frequencies. The report shows texts of
+    TEST: share it only with people who may read them.
 
     \b
     shortlist report model/ test.jsonl --train train.jsonl

@@ -53,7 +53,7 @@ def serve(
     \b
     shortlist serve model/
     shortlist serve model/ --port 9000 --watch
-    curl -H 'Content-Type: application/json' -d '{"text": "red shoes"}' http://127.0.0.1:8000/v1/predict
+    curl http://127.0.0.1:8000/v1/predict --json '{"text": "red shoes"}'
     """
     try:
         from shortlist.serving.server import run

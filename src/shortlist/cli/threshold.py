@@ -32,17 +32,18 @@ from shortlist.printable import printable
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
 def threshold(model: str, data: str, dry_run: bool, as_json: bool, reading: dict[str, Any], **options: Any) -> None:
-    """Choose the score that labels need for a goal, on the texts of DATA, and write it into MODEL.
+    """Choose the score from which labels count.
 
-    DATA is a file, or a folder with a validation part (or else a test part). The model must not have learnt from its
-    texts. From then on, predictions without a minimum score use the chosen one. A text for which no label has it gets
-    an empty list: not sure. Precision is the share of the labels at or above the threshold that are right. Exit code 1
-    means that the goal cannot be reached; then nothing is written.
+    The score is the lowest one that reaches a goal on the texts of DATA. It is written into MODEL. DATA is a file, or a
+    folder with a validation part (or else a test part). The model must not have learnt from its texts. From then on,
+    predictions without a minimum score use the chosen one. A text for which no label has it gets an empty list: not
+    sure. Precision is the share of the labels at or above the threshold that are right. Exit code 1 means that the goal
+    cannot be reached; then nothing is written.
 
     \b
     shortlist threshold model/ validation.jsonl --precision 0.9
     shortlist threshold model/ parts/ --coverage 0.8 --dry-run
-    shortlist threshold model/ parts/ --cost-wrong 1 --cost-missing 0.2 --per-label
+    shortlist threshold model/ parts/ --cost-wrong 1 --cost-missing 0.2
     shortlist threshold model/ parts/ --guarantee 0.9
     """
     from shortlist.evaluation.goals import Goal

@@ -92,17 +92,18 @@ def train(
     reading: dict[str, Any],
     **run_options: Any,
 ) -> None:
-    """Train a model on SOURCE (a file, or a folder with a train part) and save it.
+    """Train a model on SOURCE and save it.
 
-    The default recipe is astec for most data. `shortlist recipes` says when another one is better. Set options of the
-    recipe with --set NAME=VALUE, once for each option; `shortlist recipes astec` lists those of astec.
+    SOURCE is a file, or a folder with a train part. The default recipe is astec for most data. `shortlist recipes` says
+    when another one is better. Set options of the recipe with --set NAME=VALUE, once for each option; `shortlist
+    recipes astec` lists those of astec.
 
     A long training writes checkpoints to OUT.checkpoints. If it is interrupted, rerun the same command with --resume.
 
     \b
     shortlist train pairs.jsonl --out model/
     shortlist train pairs.jsonl --out model/ --minutes 5
-    shortlist train parts/ --recipe astec --set n_epochs=5 --set dropout=0.3 --out model/
+    shortlist train parts/ --recipe astec --set n_epochs=5 --out model/
     shortlist train parts/ --recipe astec --published --out model/
     shortlist train parts/ --recipe astec --ensemble 3 --parallel 2 --out model/
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/

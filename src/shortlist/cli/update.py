@@ -38,10 +38,10 @@ def update(
     overwrite: bool,
     reading: dict[str, Any],
 ) -> None:
-    """Let MODEL learn from the texts of SOURCE, and write the new model.
+    """Let MODEL learn from further texts.
 
-    Only the labels of these texts change; labels that are new are added. All else stays as it is, bit for bit. A label
-    with a weight of 0 is wrong for its text, as in files of `shortlist serve --feedback`.
+    SOURCE has the texts. Only the labels of these texts change; labels that are new are added. All else stays as it is,
+    bit for bit. A label with a weight of 0 is wrong for its text, as in files of `shortlist serve --feedback`.
 
     \b
     shortlist update model/ new.jsonl --out model2/

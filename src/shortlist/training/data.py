@@ -303,7 +303,7 @@ def names_are_texts(data: TrainingData, names: np.ndarray) -> bool:
         ids, _ = classifier.best(tfidf.transform(data.held_out_inputs[rows]), Candidates(), 5)
         quality[use_names] = evaluate(ids, held_out_labels, k=(5,))["N@5"]
     without, with_them = quality[False], quality[True]
-    log.info("trying names of labels as texts, with centroids: nDCG@5 %.2f, without them %.2f", with_them, without)
+    log.info("names of labels as texts, tried with centroids: nDCG@5 %.2f, without them %.2f", with_them, without)
     return quality[True] >= quality[False]
 
 

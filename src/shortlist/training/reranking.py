@@ -132,7 +132,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
             evaluate(best_of(some.ids, some_odds, 5)[0], data.held_out_labels, k=(5,))["N@5"]
             for some, some_odds in ((plain_evidence, plain_odds), (evidence, odds))
         ]
-        log.info("names in words: nDCG@5 %.2f on held-out texts; with parts of words %.2f", *gains)
+        log.info("names of labels as evidence: nDCG@5 %.2f on held-out texts; with parts of words, too, %.2f", *gains)
         if gains[1] <= gains[0] + MIN_GAIN_OF_PARTS:
             parts, reranker, evidence, odds = None, plain, plain_evidence, plain_odds
     # What it will be like on new texts.

@@ -54,7 +54,10 @@ def choose_search(pipeline: Pipeline, data: TrainingData) -> dict[str, Any]:
     chosen = {"searched": stage.n_searched, "of": stage.max_searched, "allowed_loss": MAX_LOSS, "candidates": found}
     if reranker is not None:
         chosen["reranked"] = reranker.n_candidates
-    log.info("searching is enough with %s", ", ".join(f"{name} {value}" for name, value in chosen.items()))
+    ranked = "" if reranker is None else f", of which {reranker.n_candidates:,} are re-ranked"
+    log.info(
+        "prediction searches %d of %d cells for %d candidates%s", stage.n_searched, stage.max_searched, found, ranked
+    )
     return {**chosen, "curve": curve}
 
 

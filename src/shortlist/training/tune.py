@@ -99,7 +99,8 @@ def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, 
         curve.append({"tail": tail, **loss, **data.measure(np.take_along_axis(ids, order, axis=1))})
     affordable = [point for point in curve if max(point["loss"], point["expected_at_most"]) <= allowed]
     best = max(affordable, key=lambda point: point["PSP@1"])
-    log.info("for rare labels on demand, tail=auto is %.1f (0: nothing gained)", best["tail"])
+    if best["tail"]:
+        log.info("tail=auto, which ranks rare labels higher, is %.1f", best["tail"])
     names = ("tail", "P@1", "PSP@1", "P@5", "PSP@5", "loss", "standard_error", "expected_loss")
     shown = [{name: round(point[name], 2) for name in names} for point in curve]
     return {"tail": best["tail"], "allowed_loss": allowed, "curve": shown}
