@@ -423,9 +423,9 @@ def test_one_process_at_a_time_holds_a_lock(tmp_path):
 def test_temporary_files_do_not_follow_links(tmp_path, monkeypatch):
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "guessed")
+    monkeypatch.setattr(files.os, "urandom", bytes)  # zeros: guessed
     for name in ("out.txt", "folder"):
-        (tmp_path / f".{name}.guessed.partial").symlink_to(victim)
+        (tmp_path / f".{name}.00000000.partial").symlink_to(victim)
     with pytest.raises(DataError, match="cannot be written: File exists"), write_atomically(tmp_path / "out.txt"):
         pass
     with pytest.raises(DataError, match="cannot be written: File exists"):

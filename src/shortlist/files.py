@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -74,6 +72,8 @@ def _replace(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
     if path.suffix == ".gz":
+        import gzip
+
         # No time stamp and no name inside: the same data gives the same bytes.
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as stream:
             yield stream  # type: ignore[misc]
@@ -88,6 +88,8 @@ def compressor_for(path: str | Path) -> Callable[[bytes], bytes]:
     """A function that compresses chunks for a file of this name. The chunks can be concatenated."""
     suffix = Path(path).suffix
     if suffix == ".gz":
+        import gzip
+
         return lambda content: gzip.compress(content, compresslevel=6, mtime=0)
     if suffix == ".zst":
         return import_zstandard(str(path)).ZstdCompressor().compress
@@ -187,7 +189,7 @@ def _siblings(path: Path, suffix: str) -> list[Path]:
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}{PARTIAL}")
 
 
 def _valid(path: str | Path) -> Path:

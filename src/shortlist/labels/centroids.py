@@ -6,7 +6,6 @@ Sparse centroids are for clustering labels by their words, dense ones for the ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr, outside
 from shortlist.errors import DataError, OptionError
 from shortlist.kernels import labels as kernels
-from shortlist.kernels.threads import use_threads
+from shortlist.kernels.threads import run_shares, use_threads
 from shortlist.lazy import sparse
 
 TASKS_PER_THREAD = 8
@@ -73,26 +72,27 @@ def sums_of_rows(
     kernels.inverse_lengths(indptr, data, scales)
     counts = np.zeros(n_labels, np.int64)
     most_words = n_words if max_words is None else max_words
-    with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool:
+    with use_threads(threads) as n_threads:
         # Tasks of about equal work, which is proportional to the number of members.
         work = np.linspace(0, member_indptr[-1], TASKS_PER_THREAD * n_threads + 1)
         bounds = np.unique(np.concatenate([[0], np.searchsorted(member_indptr, work[1:-1]), [n_labels]]))
-        tasks = list(pairwise(bounds.tolist()))
+        begins, ends = bounds[:-1].tolist(), bounds[1:].tolist()
 
-        def count(task: tuple[int, int]) -> None:
-            kernels.count_words(member_indptr, members, indptr, indices, n_words, most_words, *task, counts)
+        def count(i: int) -> None:
+            own = begins[i], ends[i]
+            kernels.count_words(member_indptr, members, indptr, indices, n_words, most_words, *own, counts)
 
-        list(pool.map(count, tasks))
+        run_shares(count, len(begins))
         out_indptr = counts_to_indptr(counts)
         out_indices, out_data = np.empty(out_indptr[-1], np.int32), np.empty(out_indptr[-1], np.float32)
 
-        def fill(task: tuple[int, int]) -> None:
+        def fill(i: int) -> None:
             kernels.sum_members(
-                member_indptr, members, member_weights, indptr, indices, data, scales, n_words, unit, *task,
-                out_indptr, out_indices, out_data,
+                member_indptr, members, member_weights, indptr, indices, data, scales, n_words, unit,
+                begins[i], ends[i], out_indptr, out_indices, out_data,
             )  # fmt: skip
 
-        list(pool.map(fill, tasks))
+        run_shares(fill, len(begins))
     return sparse.csr_array((out_data, out_indices, out_indptr), shape=(n_labels, n_words))
 
 

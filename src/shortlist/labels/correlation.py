@@ -6,14 +6,12 @@ correlations would be too large; short random walks find its largest values.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.errors import OptionError
 from shortlist.kernels.labels import walk
-from shortlist.kernels.threads import use_threads
+from shortlist.kernels.threads import run_shares, use_threads
 from shortlist.labels.centroids import sums_of_rows, texts_by_label
 from shortlist.lazy import sparse
 
@@ -56,12 +54,13 @@ def label_correlations(
     neighbours = np.zeros((n_labels, max_neighbours), np.int32)
     visits = np.zeros((n_labels, max_neighbours), np.float32)
 
-    def walk_from(first: int) -> None:
+    def walk_from(task: int) -> None:
+        first = LABELS_PER_TASK * task
         last = min(first + LABELS_PER_TASK, n_labels)
         walk(*own, *texts, first, last, n_steps, float(restart), np.uint64(seed), neighbours, visits)
 
-    with use_threads(threads) as n_threads, ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(walk_from, range(0, n_labels, LABELS_PER_TASK)))
+    with use_threads(threads):
+        run_shares(walk_from, -(-n_labels // LABELS_PER_TASK))
     visits /= visits.sum(axis=1, keepdims=True)
     visited = visits > 0
     indptr = counts_to_indptr(visited.sum(axis=1))

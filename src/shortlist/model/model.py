@@ -197,8 +197,9 @@ class Model(ModelLabels):
         thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
         tail = checked_tail(tail, self.tail_ranking)
         parents = checked_levels(levels, tail, thresholds) in ("roll-up", "back-off")
-        lookup = self.levels.lookup if parents else self.labels
-        allowed = None if allow is None and deny is None else lookup.allowed(allow, deny)
+        allowed = None
+        if allow is not None or deny is not None:
+            allowed = (self.levels.lookup if parents else self.labels).allowed(allow, deny)
         if levels == "leaves":
             allowed = self.levels.only_leaves(allowed)
         with use_cores(threads):
