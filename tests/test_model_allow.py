@@ -12,6 +12,8 @@ import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import ModelError, OptionError
 from shortlist.stages import allowed as allowed_module
+from shortlist.stages.allowed import AllowedLabels
+from shortlist.stages.candidates import AllLabels
 from tiny_models import colours, model_over_features
 
 
@@ -45,13 +47,27 @@ def label_ids(model, predictions):
     return [[model.label_names.index(p.label) for p in row] for row in predictions]
 
 
-@pytest.mark.parametrize("n_allowed", [1, 3, 30, 2048, 2049, 2700, 2999])
+@pytest.mark.parametrize("n_allowed", [1, 3, 30, 129, 700, 2048, 2049, 2700, 2999])
 def test_allow_is_exact(over_features, n_allowed):
     model, queries = over_features
     ids = np.sort(np.random.default_rng(n_allowed).permutation(model.n_labels)[:n_allowed])
     effort = model.pipelines[0].candidates.max_searched  # every cell, as brute force does
     got, _ = model.rank(queries, 5, search_effort=effort, allow=[model.label_names[i] for i in ids])
     assert np.array_equal(got, brute_force(model, queries, ids, 5))
+
+
+def test_a_list_has_an_index_of_its_own(over_features):
+    model, _ = over_features
+    stage, rng = model.pipelines[0].candidates, np.random.default_rng(0)
+    for n_allowed, has_one in ((100, True), (750, True), (751, False)):
+        flags = np.zeros(model.n_labels, bool)
+        flags[rng.permutation(model.n_labels)[:n_allowed]] = True
+        allowed = AllowedLabels(flags)
+        narrowed = allowed.narrowed(stage)
+        assert (narrowed is not None) == has_one
+        assert allowed.narrowed(stage) is narrowed  # made once
+        assert allowed.are_few([stage]) == (n_allowed == 100 or not has_one)
+    assert allowed.are_few([AllLabels()]) and not AllowedLabels(np.ones(3000, bool)).are_few([AllLabels()])
 
 
 def test_deny_is_exact(over_features):
@@ -78,6 +94,7 @@ def test_other_classifiers(recipe, few, monkeypatch):
     model = shortlist.train(data, recipe=recipe)
     if not few:
         monkeypatch.setattr(allowed_module, "SCORE_ALL_UP_TO", 0)
+        monkeypatch.setattr(allowed_module, "WITHOUT_INDEX", 0)
     denied = model.predict(data.texts[0], k=1)[0].label
     predicted = model.predict(list(data.texts[:20]), deny=denied)
     plain = model.predict(list(data.texts[:20]))
@@ -94,6 +111,8 @@ def test_with_a_reranker(monkeypatch):
     exact = brute_force(model, texts, ids, 2)
     assert np.array_equal(model.rank(texts, 2, allow=allow)[0], exact)
     monkeypatch.setattr(allowed_module, "SCORE_ALL_UP_TO", 0)
+    assert np.array_equal(model.rank(texts, 2, allow=allow)[0], exact)
+    monkeypatch.setattr(allowed_module, "INDEX_SHARE", 1.0)  # three of four labels get an index of their own
     assert np.array_equal(model.rank(texts, 2, allow=allow)[0], exact)
 
 

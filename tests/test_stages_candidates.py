@@ -207,6 +207,21 @@ def several_centres():
 
 
 class TestNearestLabels:
+    @pytest.mark.parametrize("allowed", [[0, 3], [1, 2, 5, 9], range(1, 11)])
+    def test_only_finds_the_allowed_labels_with_the_same_cosines(self, allowed):
+        features, _, _, stage = several_centres()
+        some = stage.only(np.isin(np.arange(11), allowed))
+        ids, (cosines, _) = some.find(features[:9], some.n_searched)[::3]
+        assert all(sorted(row[row >= 0]) == list(allowed) for row in ids)
+        for expected in (stage, some):
+            of_labels, _ = expected.evidence(features[:9], ids, ALL_CELLS)
+            np.testing.assert_allclose(cosines[ids >= 0], of_labels[ids >= 0], atol=1e-6)
+
+    def test_some_stages_have_no_index_of_some_labels(self):
+        assert new_nearest().stage.only(np.arange(15) < 3) is None  # texts vote
+        assert AllLabels().only(np.arange(15) < 3) is None
+        assert new_nearest(votes=False).stage.only(np.zeros(15, bool)) is None
+
     def test_what_was_found_is_not_searched_again(self, monkeypatch):
         built = new_nearest()
         found, ids = built.stage.find(built.queries, ALL_CELLS), np.tile(np.arange(15), (20, 1))

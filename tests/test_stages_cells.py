@@ -266,3 +266,17 @@ class TestArrays:
         }
         with pytest.raises(ModelError, match="at least one cell"):
             read(nothing)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.9, 1.0])
+def test_only_some_vectors(share):
+    vectors, queries = clustered(1500, 12), clustered(5, 12, seed=1)
+    index = index_of(vectors)
+    kept = np.random.default_rng(0).random(len(index)) < share
+    positions = np.flatnonzero(kept)
+    for n_cells in (1, len(index.cells)):
+        some, n_searched = index.only(kept, n_cells)
+        assert len(some) == len(positions) and 1 <= n_searched <= len(some.cells)
+    ids, cosines = some.search(queries, 10, n_searched)
+    all_cosines = normalize_rows(queries) @ normalize_rows(vectors)[index.order[positions]].T
+    assert_best(ids, cosines, all_cosines, 10)

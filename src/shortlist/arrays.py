@@ -207,6 +207,10 @@ class QuantizedMatrix:
     def shape(self) -> tuple[int, int]:
         return self.values.shape
 
+    def take(self, rows: np.ndarray) -> QuantizedMatrix:
+        """A matrix of these rows."""
+        return QuantizedMatrix(self.values[rows], self.scales[rows])
+
     def __getitem__(self, which: Any) -> np.ndarray:
         """Some rows (a slice, or an array of indices of any shape) as float32."""
         values = self.values[which]

@@ -226,7 +226,7 @@ class Model(ModelLabels):
 
         With `allowed`, the best of these labels. Few are all scored, so that none that is better can be missed.
         """
-        if allowed is not None and allowed.few:
+        if allowed is not None and allowed.are_few([pipeline.candidates for pipeline in self.pipelines]):
             return in_blocks(lambda block: allowed.rank(self._raw_scores, block, k), inputs)
         if len(self.pipelines) == 1:
             return without_nan(*self.pipelines[0].rank(inputs, k, search_effort, allowed))

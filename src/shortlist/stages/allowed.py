@@ -1,21 +1,25 @@
 """Which labels may answer, and how only these are ranked.
 
-Few labels are scored one by one: nothing is searched, so the ranking is exact. Of many, the search leaves enough.
+Few labels are scored one by one: nothing is searched, so the ranking is exact. More of them get an index of their own,
+which is made once per list. Of most labels, or very many, the search leaves enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import best_of_scores
 
-# Scoring this many labels takes no longer than a search (docs/lab-book.md).
-SCORE_ALL_UP_TO = 2048
+# All of so many labels are scored; of more, only where they cannot have an index of their own (docs/lab-book.md).
+SCORE_ALL_UP_TO, WITHOUT_INDEX = 128, 2048
+# An index for at most so many labels (12 MB at 300 features), if they are at most this share of all.
+INDEX_UP_TO, INDEX_SHARE = 32_768, 0.25
 # A search among more labels goes on until this many candidates are expected to be allowed, or twice those wanted.
 MIN_EXPECTED = 50
 PAIRS_PER_BLOCK = 1 << 16
@@ -38,10 +42,23 @@ class AllowedLabels:
     def ids(self) -> np.ndarray:
         return np.flatnonzero(self.is_allowed).astype(np.int32)
 
-    @property
-    def few(self) -> bool:
-        """Whether each of them is scored, rather than searched for."""
-        return len(self.ids) <= SCORE_ALL_UP_TO
+    def are_few(self, stages: Sequence[CandidateStage]) -> bool:
+        """Whether each of them is scored, rather than searched for by these stages."""
+        if not SCORE_ALL_UP_TO < len(self.ids) <= WITHOUT_INDEX:
+            return len(self.ids) <= SCORE_ALL_UP_TO
+        return not all(self.narrowed(stage) for stage in stages)
+
+    def narrowed(self, stage: CandidateStage) -> CandidateStage | None:
+        """A stage that finds only these labels; None: search as usual, and drop the others."""
+        if len(self.ids) > min(INDEX_UP_TO, INDEX_SHARE * len(self.is_allowed)):
+            return None
+        if stage not in self._narrowed:
+            self._narrowed[stage] = stage.only(self.is_allowed)
+        return self._narrowed[stage]
+
+    @cached_property
+    def _narrowed(self) -> dict[CandidateStage, CandidateStage | None]:
+        return {}
 
     def only(self, ids: np.ndarray) -> np.ndarray:
         """The ids with -1 in place of labels that are not allowed."""

@@ -61,6 +61,10 @@ class CandidateStage(Stage):
         """The same stage over the same arrays, with this many times the candidates, if their number is its choice."""
         return self
 
+    def only(self, is_allowed: np.ndarray) -> CandidateStage | None:
+        """A stage that finds only these labels, in about the same time; None: there is none."""
+        return None
+
     def multiply_adds(self, n_searched: int) -> float | None:
         """The mean cost of the search for one text. None: unknown."""
         return 0.0
@@ -330,6 +334,17 @@ class NearestLabels(CandidateStage):
         stage._n_candidates, stage._n_nearest = (min(n, self._n_labels) for n in sizes.values())
         return stage
 
+    def only(self, is_allowed: np.ndarray) -> NearestLabels | None:
+        if not isinstance(self._centres, CellIndex) or self._texts is not None:
+            return None
+        owner = self._owner[self._centres.order]
+        kept = is_allowed[owner]
+        if not kept.any():
+            return None
+        centres, n_searched = self._centres.only(kept, self.n_searched)
+        arrays = {**with_prefix("centres", centres.arrays()), "owner": owner[kept]}
+        return NearestLabels(arrays, {**self._config, "n_searched": n_searched})
+
     def nearest_centres(self, features: np.ndarray, n_searched: int) -> np.ndarray:
         """The labels of the nearest centres (Slice's negatives); a label with several centres may occur twice."""
         ids, _ = self._centres.search(features, self._n_candidates, n_searched)
@@ -359,7 +374,12 @@ class NearestLabels(CandidateStage):
         """How many centres to look at for k labels: labels with several centres are found more than once."""
         if k >= self._n_labels:
             return len(self._centres)
-        return max(1, min(k + min(k, len(self._centres) - self._n_labels), len(self._centres)))
+        return max(1, min(k + min(k, len(self._centres) - self._n_owners), len(self._centres)))
+
+    @cached_property
+    def _n_owners(self) -> int:
+        """How many labels have a centre."""
+        return int((np.bincount(self._owner) > 0).sum())
 
     @cached_property
     def _has_several(self) -> np.ndarray:

@@ -59,17 +59,19 @@ class Pipeline:
         """The k best labels of each text and their scores, -1 where there are fewer; blocks of texts share cores.
 
         Where more labels are wanted than the re-ranker usually rescores, there are more candidates, too.
-        With `allowed`, the k best of these labels: among the candidates that the search finds, enlarged if few labels
-        are allowed; all of them are scored for texts for which it finds fewer than k.
+        With `allowed`, the k best of these labels: among candidates from an index of these labels, or from one of all
+        labels, enlarged if few are allowed; all of them are scored for texts for which it finds fewer than k.
         """
-        n_searched = max(1, round(min(search_effort * self.candidates.n_searched, 2**31)))
-        stage = self.candidates
+        narrowed = None if allowed is None else allowed.narrowed(self.candidates)
+        stage = narrowed or self.candidates
+        n_searched = max(1, round(min(search_effort * stage.n_searched, 2**31)))
         if self.reranker is not None and k > self.reranker.n_candidates:
             stage = stage.scaled(k / self.reranker.n_candidates)
         if allowed is None:
             pipeline = self if stage is self.candidates else replace(self, candidates=stage)
             return self.in_blocks(lambda block: pipeline._rank_block(block, k, n_searched), inputs)
-        factor = allowed.widening(stage.n_candidates(n_searched, self.classifier.n_labels), k)
+        n_candidates = stage.n_candidates(n_searched, self.classifier.n_labels)
+        factor = 1.0 if narrowed else allowed.widening(n_candidates, k)
         wider = replace(self, candidates=stage.scaled(factor))
         n_searched = min(round(factor * n_searched), 2**31)
         return self.in_blocks(lambda block: wider._rank_allowed(block, k, n_searched, allowed), inputs)
