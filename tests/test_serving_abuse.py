@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from serving import SECONDS, save_model, serving, until
+from shortlist.serving import server
 
 pytestmark = pytest.mark.slow
 
@@ -159,6 +160,16 @@ def test_unread_answers_are_bounded(folder):
         assert served.memory() < before + 30
         for connection in slow:
             connection.close()
+
+
+def test_the_system_keeps_little_for_clients_that_do_not_read():
+    """By default, it would take up to 4 MiB per connection, which nobody counts, and the server would fill it."""
+    with (
+        server.listen("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * server.UNSENT_BYTES  # Linux doubles it
 
 
 def test_a_client_that_is_cut_off_is_not_a_bug(folder):

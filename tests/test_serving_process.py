@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import http.client
 import json
 import os
@@ -10,11 +12,16 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import shortlist
 from serving import SECONDS, save_model, serving, until
+from shortlist.serving import server
+from shortlist.serving.app import App
+from shortlist.serving.logs import Log
 
 JSON = {"Content-Type": "application/json"}
 SUCCESS, FAILURE = (f'shortlist_model_reloads_total{{outcome="{outcome}"}}' for outcome in ("success", "failure"))
@@ -140,6 +147,41 @@ def test_drain_delay_reports_not_ready_first(folder):
         assert served.predict(text="red hat")[0] == 200
         served.process.send_signal(signal.SIGTERM)  # the second one stops at once
         assert served.process.wait(SECONDS) == 0
+
+
+def test_loaded_models_are_exempt_from_garbage_collection(folder, monkeypatch):
+    """Otherwise, all requests wait for 50 ms and more whenever the collector looks at everything there is."""
+    frozen = []
+    monkeypatch.setattr(server.gc, "freeze", lambda: frozen.append(app.served.current))
+    app = App(folder, log=Log(lambda data: None))
+
+    async def serve_two_models(listening):
+        running = asyncio.create_task((serving := server.Server(app)).serve(listening))
+        while not frozen:
+            await asyncio.sleep(0.01)
+        app.served.request_reload()
+        while len(frozen) < 2:
+            await asyncio.sleep(0.01)
+        serving.drain()
+        await running
+
+    asyncio.run(asyncio.wait_for(serve_two_models(server.listen("127.0.0.1", 0)), SECONDS))
+    first, second = frozen
+    assert first is not second and None not in frozen
+
+
+def test_a_model_that_is_replaced_needs_no_garbage_collection(folder):
+    gc.collect()
+    gc.disable()
+    try:
+        model = shortlist.load(folder)
+        model.warm_up()
+        model.predict(["red hat"], explain=True)
+        gone = weakref.ref(model)
+        del model
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_overload_is_refused_not_lost(folder):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from shortlist.serving.problems import busy
 
 SMALL_TEXTS = 8  # larger requests take long because they are large: they are neither measured nor refused here
-FEW = 4  # requests, times the slowdown: a batch of so many costs little more than one of a single text
+FEW = 2  # requests, times the slowdown, are always accepted: a batch of two costs little more than one of a single text
 WINDOW_SECONDS = 1.0
 IDLE_SECONDS = 0.5  # after so long without a request, an overload is over
 NEWEST_WEIGHT = 0.1  # of a new measurement in the mean
