@@ -100,4 +100,7 @@ def test_the_site_builds_without_warnings(tmp_path):
         [sys.executable, "-m", "mkdocs", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "choose_threshold" in (tmp_path / "site" / "api.html").read_text()
+    reference = (tmp_path / "site" / "api.html").read_text()
+    assert "choose_threshold" in reference
+    assert "<strong><code>label_separator</code></strong>" in reference  # arguments are a list
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in reference and "<blockquote>" not in reference  # examples are code

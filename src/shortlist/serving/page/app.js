@@ -479,12 +479,12 @@ function cardParts(card) {
     Searched: searched(card.search_effort),
     Threshold: card.min_score ? threshold(card.min_score) : null,
     "Chosen for": card.threshold?.goal,
-    "Rare labels, auto": card.tail,
+    "Tail, if auto": card.tail,
   });
   const parts = [facts];
   if (card.title && card.title !== card.recipe) parts.unshift(element("p", { class: "model-title" }, card.title));
   const scores = Object.entries(card.scores ?? {}).map(([name, score]) => [name, score?.toFixed?.(2) ?? score]);
-  parts.push(...section("Scores", factList(Object.fromEntries(scores))));
+  parts.push(...section("On held-out texts, in %", factList(Object.fromEntries(scores))));
   parts.push(...section("Data", factList(card.data)));
   parts.push(...section("Calibration", reliabilityPlot(card.calibration?.table ?? card.calibration)));
   const options = factList(card.options);
