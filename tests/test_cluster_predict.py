@@ -19,12 +19,12 @@ from click.testing import CliRunner
 
 import shortlist as library
 from ray_cluster import STORE_BYTES, two_nodes
-from shortlist.batch.output import partial_folder
 from shortlist.cli import shortlist
 from shortlist.cluster.connection import reraise
 from shortlist.cluster.predict import PartPredictor, PredictJob, read_parts
 from shortlist.data.rows import RowOptions
 from shortlist.errors import DataError, ShortlistError
+from shortlist.files import partial_folder
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'shortlist[ray]'")
 pytestmark = pytest.mark.slow

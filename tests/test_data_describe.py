@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.data import Dataset, Texts, read
-from shortlist.data.describe import describe
-from shortlist.data.histogram import FREQUENCY_STEPS, WORD_STEPS, Bucket, chart, histogram, side_by_side
+from shortlist.data.describe import FREQUENCY_STEPS, WORD_STEPS, Bucket, chart, describe, histogram, side_by_side
 from shortlist.text import Tokenizer
 
 TRAIN = [

@@ -21,11 +21,12 @@ from click.testing import CliRunner
 
 import shortlist as library
 from shortlist.batch import predict as batch
-from shortlist.batch.output import ResumableOutput, check_output, job_identity, partial_folder
+from shortlist.batch.output import ResumableOutput, check_output, job_identity
 from shortlist.batch.predict import JsonLines, predict_rows
 from shortlist.cli import shortlist
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
+from shortlist.files import partial_folder
 from shortlist.streams import read_blocks
 
 PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]

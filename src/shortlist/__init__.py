@@ -9,13 +9,13 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shortlist.lazy import names_from
 
 __version__ = "0.2.0"
 
-# Loaded when first used, so that importing the package and `shortlist --help` stay quick.
+# Imported when first used, so that importing the package and `shortlist --help` stay quick.
 _MODULES = {
     "shortlist.cluster.train": ("train",),
     "shortlist.data": ("Dataset", "read"),
@@ -79,12 +79,7 @@ if TYPE_CHECKING:
     from shortlist.training.update import update
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(module), name)
-    # With name and obj, Python itself asks "Did you mean …?".
-    raise AttributeError(f"module 'shortlist' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+__getattr__ = names_from(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

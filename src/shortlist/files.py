@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -235,6 +235,27 @@ def _is_at(handle: int, folder: Path) -> bool:
         return os.path.samestat(os.fstat(handle), folder.stat())
     except FileNotFoundError:
         return False
+
+
+def link_target(path: str | Path) -> Path:
+    """Links are kept: the file that a link points to is replaced."""
+    path = Path(path)
+    return path.resolve() if path.is_symlink() else path
+
+
+def partial_folder(path: str | Path) -> Path:
+    """The folder of an unfinished output."""
+    target = link_target(path)
+    return target.with_name(f"{target.name}.partial")
+
+
+def is_complete(path: str | Path, inputs: Iterable[str | Path]) -> bool:
+    """Whether a job that is to be resumed has nothing left to do: its output is in place and newer than its inputs."""
+    path = Path(path)
+    if not path.is_file() or partial_folder(path).exists():
+        return False
+    written = path.stat().st_mtime_ns
+    return all(Path(source).exists() and Path(source).stat().st_mtime_ns <= written for source in inputs)
 
 
 def remove_folder(folder: Path) -> None:

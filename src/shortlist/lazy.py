@@ -1,8 +1,10 @@
-"""scipy.sparse, imported when first used: prediction does not need it and must start quickly."""
+"""What is imported when it is first used: scipy.sparse, and the names of packages. Prediction must start quickly."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,4 +20,15 @@ else:
 
     sparse = _LazyModule("scipy.sparse")
 
-__all__ = ["sparse"]
+
+def names_from(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: it imports each name from its module, given by the names in it."""
+
+    def find(name: str) -> Any:
+        for module, names in modules.items():
+            if name in names:
+                return getattr(importlib.import_module(module), name)
+        # With name and obj, Python itself asks "Did you mean …?".
+        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+
+    return find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import sys
 import zlib
@@ -65,6 +66,26 @@ def read_whole(path: str | Path, max_bytes: int) -> bytes:
                 f"{stream_name(path)}: has more than {max_bytes >> 20:,} MiB of content. Is it the right file?"
             )
     return bytes(content)
+
+
+def decode_utf8(content: bytes, path: str | Path, what: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1} is not valid UTF-8; {what} must be UTF-8.") from None
+
+
+def column_rows(text: str, path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of columns, which tabs or commas separate, each with its line number. Blank lines are left out."""
+    import csv
+
+    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        for row in filter(None, rows):
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None
 
 
 def file_size(path: str | Path) -> int | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,9 @@ from shortlist.errors import DataError, OptionError
 from shortlist.files import (
     compressor_for,
     explain_os_errors,
+    link_target,
     lock_folder,
+    partial_folder,
     remove_folder,
     sync_folder,
     write_atomically,
@@ -66,7 +67,7 @@ class ResumableOutput:
         keep: bool = True,
     ) -> None:
         check_output(path, resume, overwrite)
-        self.path, self.folder = _link_target(path), partial_folder(path)
+        self.path, self.folder = link_target(path), partial_folder(path)
         self._encode, self._keep = encode, keep
         self._is_parquet = format_of(self.path) == "parquet"
         self._compress = compressor_for(ROWS if self._is_parquet else self.path)
@@ -159,12 +160,6 @@ class ResumableOutput:
             file.write(msgspec.json.encode(self.journal))
 
 
-def partial_folder(path: str | Path) -> Path:
-    """The folder of an unfinished output."""
-    target = _link_target(path)
-    return target.with_name(f"{target.name}.partial")
-
-
 def check_output(path: str | Path, resume: bool = False, overwrite: bool = False) -> None:
     """Refuse an output that cannot be written, before any work is done."""
     path, folder = Path(path), partial_folder(path)
@@ -191,15 +186,6 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
         raise OptionError(f"{path} already exists{older}. Choose another name, or add --overwrite.")
 
 
-def is_complete(path: str | Path, inputs: Sequence[str | Path]) -> bool:
-    """Whether a job that is to be resumed has nothing left to do: its output is in place and newer than its inputs."""
-    path = Path(path)
-    if not path.is_file() or partial_folder(path).exists():
-        return False
-    written = path.stat().st_mtime_ns
-    return all(Path(source).exists() and Path(source).stat().st_mtime_ns <= written for source in inputs)
-
-
 def job_identity(fingerprint: str, model: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     """What must not change between a job and its resumption: input, model, and all options that affect the output."""
     identity = {
@@ -219,12 +205,6 @@ def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) ->
                 f"{folder}: the job there has a different {name} ({before.get(name)} then, {value} now). "
                 f"Resume with the same input, model and options, or start over: {remove_command(folder)}"
             )
-
-
-def _link_target(path: str | Path) -> Path:
-    """Links are kept: the file that a link points to is replaced."""
-    path = Path(path)
-    return path.resolve() if path.is_symlink() else path
 
 
 def _is_unfinished_job(folder: Path) -> bool:

@@ -264,8 +264,9 @@ def _predict_to_file(
     overwrite: bool,
 ) -> RowCounts:
     """Write to a file. An interrupted job can be resumed if its input can be read again."""
-    from shortlist.batch.output import ResumableOutput, check_output, is_complete, job_identity
+    from shortlist.batch.output import ResumableOutput, check_output, job_identity
     from shortlist.batch.predict import RowCounts, predict_rows
+    from shortlist.files import is_complete
     from shortlist.model import load
     from shortlist.model.format import CONFIG
 

@@ -109,8 +109,7 @@ def train(
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
     shortlist train parts/ --recipe astec --cluster auto --workers 8 --out model/
     """
-    from shortlist.batch.output import is_complete
-    from shortlist.files import lock_folder, remove_folder
+    from shortlist.files import is_complete, lock_folder, remove_folder
     from shortlist.model.folder import check_bits, check_replaceable
     from shortlist.model.format import CONFIG
     from shortlist.model.own_labels import hierarchy_for

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from shortlist.batch.output import check_identity, job_identity, partial_folder, remove_command
+from shortlist.batch.output import check_identity, job_identity, remove_command
 from shortlist.batch.parquet import convert_to_parquet
 from shortlist.batch.predict import MAX_PROBLEMS_SHOWN, JsonLines, RowCounts, predict_chunk
 from shortlist.cluster.connection import connected, reraise
@@ -28,7 +28,7 @@ from shortlist.data.arrow import import_pyarrow, open_parquet
 from shortlist.data.read import find_shards
 from shortlist.data.rows import Row, RowOptions, RowSource
 from shortlist.errors import DataError, OptionError
-from shortlist.files import lock_folder, remove_folder, sync_folder, write_atomically
+from shortlist.files import lock_folder, partial_folder, remove_folder, sync_folder, write_atomically
 from shortlist.model import load
 from shortlist.progress import Progress
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
-from shortlist.data.describe import describe
-from shortlist.data.histogram import words_per_text
+from shortlist.data.describe import describe, words_per_text
 from shortlist.data.read import parts_of, read
 from shortlist.data.split import split
 from shortlist.errors import DataError, OptionError

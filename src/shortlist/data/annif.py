@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.lines import decoded_lines
 from shortlist.data.records import BadRow, NumberedRecord, shorten
 from shortlist.errors import DataError
 from shortlist.files import write_atomically
@@ -36,15 +37,13 @@ def parse_line(line: str) -> dict[str, Any]:
 
 def annif_records(blocks: Iterator[tuple[bytes, int]], text: str, labels: str) -> Iterator[NumberedRecord]:
     """The number of each line that is not blank, and its text and labels under these names, or why it has none."""
-    for lines, first in blocks:
-        # Invalid bytes become lone surrogates, so that their line can be reported.
-        for number, line in enumerate(lines.decode(errors="surrogateescape").split("\n")[:-1], first):
-            if line.strip("\r"):  # a tab alone is an empty text without labels
-                try:
-                    record = parse_line(line)
-                    yield number, {text: record["text"], labels: record["labels"]}
-                except BadRow as bad:
-                    yield number, bad
+    for number, line in decoded_lines(blocks):
+        if line.strip("\r"):  # a tab alone is an empty text without labels
+            try:
+                record = parse_line(line)
+                yield number, {text: record["text"], labels: record["labels"]}
+            except BadRow as bad:
+                yield number, bad
 
 
 def is_vocabulary(content: str) -> bool:

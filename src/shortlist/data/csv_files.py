@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
-from shortlist.data.lines import LONGEST_LINE
+from shortlist.data.lines import LONGEST_LINE, decoded_lines
 from shortlist.data.options import ReadOptions
 from shortlist.data.records import VALID_TEXT, BadRow, NumberedRecord, check_unique, list_columns
 from shortlist.errors import DataError
@@ -29,7 +29,7 @@ def csv_records(
     """The number of the first line of each record, and the record or why it is not valid."""
     separator = options.separator or separator
     csv.field_size_limit(LONGEST_LINE)
-    lines = _RecordLines(_decode_lines(blocks))
+    lines = _RecordLines(line + "\n" for _, line in decoded_lines(blocks))
     # Strict: otherwise an unclosed quote silently turns the rest of the file into one label.
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if options.quotes else csv.QUOTE_NONE
     rows = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
@@ -48,13 +48,6 @@ def csv_records(
         else:
             expected = f"{len(columns)} as in the first line (is a {separator!r} missing its quotes?)"
             yield number, BadRow(f"{len(row)} columns", expected)
-
-
-def _decode_lines(blocks: Iterator[tuple[bytes, int]]) -> Iterator[str]:
-    for lines, _ in blocks:
-        # Invalid bytes become lone surrogates, so that their row can be reported.
-        for line in lines.decode(errors="surrogateescape").split("\n")[:-1]:
-            yield line + "\n"
 
 
 class _RecordLines:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shortlist.data.dataset import Dataset
+from shortlist.data.lines import decoded_lines
 from shortlist.data.records import NumberedRecord
 from shortlist.errors import DataError
 from shortlist.files import write_atomically
@@ -28,12 +29,10 @@ def parse_line(line: str) -> dict[str, Any]:
 
 def fasttext_records(blocks: Iterator[tuple[bytes, int]], text: str, labels: str) -> Iterator[NumberedRecord]:
     """The number of each line that is not blank, and its text and labels under these names."""
-    for lines, first in blocks:
-        # Invalid bytes become lone surrogates, so that their line can be reported.
-        for number, line in enumerate(lines.decode(errors="surrogateescape").split("\n")[:-1], first):
-            if line.strip():
-                record = parse_line(line)
-                yield number, {text: record["text"], labels: record["labels"]}
+    for number, line in decoded_lines(blocks):
+        if line.strip():
+            record = parse_line(line)
+            yield number, {text: record["text"], labels: record["labels"]}
 
 
 def write_fasttext(dataset: Dataset, path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import msgspec
 
 from shortlist.data import annif
 from shortlist.errors import DataError, OptionError
-from shortlist.streams import COMPRESSED_SUFFIXES, read_whole
+from shortlist.streams import COMPRESSED_SUFFIXES, column_rows, decode_utf8, read_whole
 
 FILE_NAMES = [
     f"label_names{suffix}{compressed}"
@@ -53,11 +51,7 @@ def read_names(path: str | Path | AnyNames, source: str = "label_names") -> tupl
         return _split_names(path, source)
     if not isinstance(path, str | Path):
         raise OptionError(f"label_names is of type {type(path).__name__}; give a dict {{label: name}}, or a file")
-    content = read_whole(path, MAX_BYTES)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start + 1} is not valid UTF-8; label names must be UTF-8.") from None
+    text = decode_utf8(read_whole(path, MAX_BYTES), path, "label names")
     if text.lstrip().startswith(("{", "[")) or ".json" in Path(path).suffixes:
         try:
             decoded = msgspec.json.decode(text, type=dict[str, Any])
@@ -66,16 +60,11 @@ def read_names(path: str | Path | AnyNames, source: str = "label_names") -> tupl
         return _split_names(decoded, path)
     if annif.is_vocabulary(text):
         return annif.read_vocabulary(text, path), {}
-    separator = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     names: dict[str, str] = {}
-    try:
-        for row in filter(None, rows):
-            if len(row) != 2:
-                raise DataError(f"{path}, line {rows.line_num}: {len(row)} columns; expected a label and its name.")
-            names[row[0].strip()] = row[1]
-    except csv.Error as error:
-        raise DataError(f"{path}, line {rows.line_num}: not valid CSV ({error}).") from None
+    for number, row in column_rows(text, path):
+        if len(row) != 2:
+            raise DataError(f"{path}, line {number}: {len(row)} columns; expected a label and its name.")
+        names[row[0].strip()] = row[1]
     return names, {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shortlist.background import in_background
@@ -41,6 +41,12 @@ def numbered_lines(path: Path, report: ReadReport, options: ReadOptions) -> Iter
     """The number and the content of each line."""
     for lines, first in line_blocks(path, report, options):
         yield from enumerate(lines.split(b"\n")[:-1], first)
+
+
+def decoded_lines(blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[int, str]]:
+    """The number and the text of each line. Invalid bytes become lone surrogates, so that the line can be reported."""
+    for lines, first in blocks:
+        yield from enumerate(lines.decode(errors="surrogateescape").split("\n")[:-1], first)
 
 
 def first_line(path: Path) -> bytes:

@@ -25,7 +25,7 @@ from shortlist.data.feature_rows import (
     sparse_text_rows,
 )
 from shortlist.data.jsonl import decode_line
-from shortlist.data.lines import line_blocks
+from shortlist.data.lines import decoded_lines, line_blocks
 from shortlist.data.options import ReadOptions
 from shortlist.data.read import file_records, format_in
 from shortlist.data.records import BadRow, NumberedRecord, check_fields, check_id, text_of
@@ -146,19 +146,18 @@ class RowSource:
         return sparse_text_rows(blocks, self.name) if self.format == SPARSE else self._text_records(blocks)
 
     def _text_records(self, blocks: Iterator[tuple[bytes, int]]) -> Iterator[NumberedRecord]:
-        """Lines that are texts. Undecodable bytes become lone surrogates, which are no valid text."""
-        for lines, first in blocks:
-            if self._is_guess and first == 1 and _is_object(lines.partition(b"\n")[0]):
+        """Lines that are texts."""
+        for number, line in decoded_lines(blocks):
+            if self._is_guess and number == 1 and _is_object(line):
                 raise OptionError(
                     f"{self.name} starts with a JSON object: set --from jsonl, or --from lines if the lines are the "
                     "texts."
                 )
-            for number, line in enumerate(lines.split(b"\n")[:-1], first):
-                yield number, {self.options.text_names[0]: line.decode(errors="surrogateescape").rstrip("\r")}
+            yield number, {self.options.text_names[0]: line.rstrip("\r")}
 
 
-def _is_object(line: bytes) -> bool:
+def _is_object(line: str) -> bool:
     try:
-        return isinstance(decode_line(line), dict)
+        return isinstance(decode_line(line.encode(errors="surrogateescape")), dict)
     except BadRow:
         return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import msgspec
 
 from shortlist.errors import DataError, import_extra
 from shortlist.labels.hierarchy import Hierarchy, Place, hierarchy_of_pairs
-from shortlist.streams import read_blocks
+from shortlist.streams import column_rows, decode_utf8, read_blocks
 
 RDF_FORMATS = {
     ".ttl": "turtle",
@@ -48,10 +46,7 @@ def read_hierarchy(source: HierarchySource, labels: Collection[str] = ()) -> Hie
     format = next((format for suffix, format in RDF_FORMATS.items() if suffix in suffixes), None)
     if format is not None:
         return _read_rdf(content, format, source, labels)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source}: byte {error.start + 1} is not valid UTF-8; a hierarchy must be UTF-8.") from None
+    text = decode_utf8(content, source, "a hierarchy")
     is_json = suffixes & JSON_SUFFIXES or text.lstrip().startswith(("{", "["))
     places = list(_json_places(text, source) if is_json else _column_places(text, source))
     if not places:
@@ -60,17 +55,12 @@ def read_hierarchy(source: HierarchySource, labels: Collection[str] = ()) -> Hie
 
 
 def _column_places(text: str, source: str | Path) -> Iterator[Place]:
-    separator = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        for number, row in enumerate(filter(None, rows)):
-            where = f"{source}, line {rows.line_num}"
-            if len(row) != 2:
-                raise DataError(f"{where}: {len(row)} columns; expected two, a child and its parent.")
-            if number > 0 or tuple(one.strip().lower() for one in row) != HEADER:
-                yield _place(where, *row)
-    except csv.Error as error:
-        raise DataError(f"{source}, line {rows.line_num}: not valid CSV ({error}).") from None
+    for i, (number, row) in enumerate(column_rows(text, source)):
+        where = f"{source}, line {number}"
+        if len(row) != 2:
+            raise DataError(f"{where}: {len(row)} columns; expected two, a child and its parent.")
+        if i > 0 or tuple(one.strip().lower() for one in row) != HEADER:
+            yield _place(where, *row)
 
 
 def _json_places(text: str, source: str | Path) -> Iterator[Place]:

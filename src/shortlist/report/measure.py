@@ -17,7 +17,7 @@ from shortlist.compare.measure import contributions
 from shortlist.compare.peers.run_peer import measure_latency
 from shortlist.compare.results import Entry
 from shortlist.data.dataset import Dataset
-from shortlist.data.histogram import words_per_text
+from shortlist.data.describe import words_per_text
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant, reliability_and_error

@@ -1,7 +1,8 @@
 """Texts as numbers: tokenizer, vocabulary, sparse features, word vectors."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from shortlist.lazy import names_from
 from shortlist.text.features import LexicalFeatures, TfIdf
 from shortlist.text.tokenizer import Tokenizer
 from shortlist.text.vocabulary import Vocabulary
@@ -12,14 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LexicalFeatures", "TfIdf", "Tokenizer", "Vocabulary", "learn_vectors", "load_vectors"]
 
-
-def __getattr__(name: str) -> Any:  # only training needs these, and a prediction should not wait for their import
-    if name == "learn_vectors":
-        from shortlist.text.learnt_vectors import learn_vectors
-
-        return learn_vectors
-    if name == "load_vectors":
-        from shortlist.text.pretrained_vectors import load_vectors
-
-        return load_vectors
-    raise AttributeError(f"module 'shortlist.text' has no attribute {name!r}")
+# Only training needs these, and a prediction should not wait for their import.
+__getattr__ = names_from(
+    __name__,
+    {
+        "shortlist.text.learnt_vectors": ("learn_vectors",),
+        "shortlist.text.pretrained_vectors": ("load_vectors",),
+    },
+)
