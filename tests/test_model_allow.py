@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import ModelError, OptionError
+from shortlist.model.label_lookup import LabelLookup
 from shortlist.stages import allowed as allowed_module
 from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.candidates import AllLabels
@@ -179,3 +180,27 @@ def test_names_of_other_labels_do_not_matter():
     assert [p.label for p in model.predict("red blue", allow="Shoes")] == ["s"]
     with pytest.raises(OptionError, match="no label or name 'Nobody'"):
         model.predict("red", allow="Nobody")
+
+
+def test_many_entries_do_not_look_at_all_labels_each(monkeypatch):
+    """A request of 1 MB has 200,000 prefixes: with 100,000 labels, looking at each took more than an hour."""
+    read = []
+
+    class Counting(list):
+        def __getitem__(self, key):
+            found = super().__getitem__(key)
+            read.append(len(found) if isinstance(key, slice) else 1)
+            return found
+
+        def __iter__(self):
+            read.append(len(self))
+            return super().__iter__()
+
+    labels = [f"{i:05}" for i in range(20_000)]
+    lookup = LabelLookup(labels, {label: f"name of {label}" for label in labels[:10_000]}, {})
+    for table in (lookup._by_label, lookup._by_name):
+        table.strings, table.ids = Counting(table.strings), Counting(table.ids)
+    entries = [f"{i:04}*" for i in range(1000)] * 2
+    cases = ["NAME OF*", "name of*", "Name of*", "nAme Of 0000*"]
+    assert lookup.find(entries + cases, "allow") == list(range(10_000))
+    assert sum(read) < 1000 * 100 + 3 * 10_000

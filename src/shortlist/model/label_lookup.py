@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -15,7 +16,27 @@ LabelChoice = str | Iterable[str] | None
 
 LIST_SIGN, ANY_END = "@", "*"
 MAX_CACHED = 16
-MAX_COMPARED = 5000  # labels that are compared with an unknown one, for "did you mean"
+MAX_COMPARED = 1000  # labels that are compared with an unknown one, for "did you mean"
+
+
+class Sorted:
+    """Strings in order, each with the id of a label.
+
+    >>> table = Sorted([("b", 0), ("ab", 1), ("aa", 2), ("b", 3)])
+    >>> [table.ids[i] for i in table.starting_with("a")], [table.ids[i] for i in table.equal_to("b")]
+    ([2, 1], [0, 3])
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
+        ordered = sorted(pairs)
+        self.strings, self.ids = [string for string, _ in ordered], [i for _, i in ordered]
+
+    def equal_to(self, string: str) -> range:
+        return range(bisect_left(self.strings, string), bisect_right(self.strings, string))
+
+    def starting_with(self, prefix: str) -> range:
+        end = bisect_right(self.strings, prefix, key=lambda string: string[: len(prefix)])
+        return range(bisect_left(self.strings, prefix), end)
 
 
 class LabelLookup:
@@ -32,13 +53,13 @@ class LabelLookup:
         return {label: i for i, label in enumerate(self._labels)}
 
     @cached_property
-    def _ids_by_name(self) -> Mapping[str, list[int]]:
-        by_name: dict[str, list[int]] = {}
-        for label, name in self._display_names.items():
-            if label not in self.ids:  # a file of names may have more than the data
-                continue
-            by_name.setdefault(name.casefold(), []).append(self.ids[label])
-        return by_name
+    def _by_label(self) -> Sorted:
+        return Sorted(self.ids.items())
+
+    @cached_property
+    def _by_name(self) -> Sorted:
+        names = self._display_names.items()  # a file of names may have more labels than the data
+        return Sorted((name.casefold(), self.ids[label]) for label, name in names if label in self.ids)
 
     def allowed(self, allow: LabelChoice, deny: LabelChoice) -> AllowedLabels | None:
         """The labels that may answer; None: all of them."""
@@ -60,32 +81,40 @@ class LabelLookup:
         return None if flags.all() else AllowedLabels(flags)
 
     def find(self, entries: Iterable[str], what: str) -> list[int]:
-        """The ids of all labels that these entries stand for; an OptionError for one that stands for none."""
-        return [label for entry in entries for label in self._find(entry, what)]
+        """The ids of all labels that these entries stand for; an OptionError for one that stands for none.
 
-    def _find(self, entry: str, what: str) -> list[int]:
-        if entry in self.ids:
-            return [self.ids[entry]]
-        if entry.startswith(LIST_SIGN) and entry[1:] in self._lists:
-            return [self.ids[label] for label in self._lists[entry[1:]]]
-        if entry.endswith(ANY_END):
-            return self._with_prefix(entry[:-1]) or self._unknown(entry, what)
-        return self._ids_by_name.get(entry.casefold()) or self._unknown(entry, what)
+        Clients of a server send entries, so nothing here looks at all labels for each of them.
+        """
+        found, ranges = set(), set()
+        for entry in dict.fromkeys(entries):
+            if entry in self.ids:
+                found.add(self.ids[entry])
+            elif entry.startswith(LIST_SIGN) and entry[1:] in self._lists:
+                found.update(self.ids[label] for label in self._lists[entry[1:]])
+            else:
+                ranges.add(self._range(entry, what))
+        return sorted(found.union(*(table.ids[places.start : places.stop] for table, places in ranges)))
 
-    def _with_prefix(self, prefix: str) -> list[int]:
-        """Labels that start with it; if there are none, those whose names do."""
-        found = [i for label, i in self.ids.items() if label.startswith(prefix)]
-        folded = prefix.casefold()
-        return found or [i for name, ids in self._ids_by_name.items() if name.startswith(folded) for i in ids]
+    def _range(self, entry: str, what: str) -> tuple[Sorted, range]:
+        """Where the labels of a name are, or of a prefix: those that start with it, or else those whose names do."""
+        if not entry.endswith(ANY_END):
+            table, places = self._by_name, self._by_name.equal_to(entry.casefold())
+        else:
+            table, places = self._by_label, self._by_label.starting_with(entry[:-1])
+            if not places:
+                table, places = self._by_name, self._by_name.starting_with(entry[:-1].casefold())
+        if not places:
+            raise self._unknown(entry, what)
+        return table, places
 
-    def _unknown(self, entry: str, what: str) -> list[int]:
+    def _unknown(self, entry: str, what: str) -> OptionError:
         if entry.startswith(LIST_SIGN):
             lists = ", ".join(LIST_SIGN + name for name in self._lists) or "none"
-            raise OptionError(f"{what}: this model has no label or list {entry!r:.80}. Its lists: {lists}.")
+            return OptionError(f"{what}: this model has no label or list {entry!r:.80}. Its lists: {lists}.")
         kind = "label that starts with" if entry.endswith(ANY_END) else "label or name"
         close = self._similar(entry.removesuffix(ANY_END))
         hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "`shortlist labels list` shows them all."
-        raise OptionError(f"{what}: this model has no {kind} {entry!r:.80}. {hint}")
+        return OptionError(f"{what}: this model has no {kind} {entry!r:.80}. {hint}")
 
     def _similar(self, entry: str) -> list[str]:
         """A few labels or names like this one: of many, only those that begin like it are compared."""
