@@ -44,6 +44,18 @@ def send_until_refused(connection, pieces):
     return sent
 
 
+def test_a_connection_can_be_used_again_after_a_large_body_was_refused(folder):
+    head = b"POST /v1/predict HTTP/1.1\r\n" + HOST + b"content-type: text/plain\r\n"
+    body = b"a" * 300_000
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    last = b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+    with serving(folder) as served, connect(served) as connection:
+        connection.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + chunks + last)
+        answered = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        assert [answered.count(b"HTTP/1.1 " + status) for status in (b"415", b"200", b"")] == [2, 1, 3]
+
+
 @pytest.mark.parametrize(
     "endless",
     [b"x-filler: " + b"a" * 10_000 + b"\r\n", b"a" * 10_000, b"a: b\r\n" * 1000],

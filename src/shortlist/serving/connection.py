@@ -316,8 +316,10 @@ class Exchange:
         if more:
             await connection.drain()
         else:
-            self._finished = True
+            self._finished, self.body = True, b""
             wake(self._arrived)
+            if not self.complete:  # refused before the body was taken: read past it, for the next request
+                connection.loop.call_soon(connection.parse)
             connection._next_request()
 
     def _first_bytes(self) -> bytes:
