@@ -196,6 +196,7 @@ class TestSliceOnFeatures:
         of_texts = shortlist.train(things(), recipe="slice", **{**QUICK, "n_epochs": 1})
         with pytest.raises(OptionError, match="trained on texts; it got a matrix"):
             of_texts.predict_dataset(points(3))
+        assert of_texts.options["reranker"] == "words"  # there are words to re-rank by
 
     def test_resumed_it_ends_in_the_same_model(self, model, tmp_path, monkeypatch):
         options = {**SMALL, "checkpoint_dir": str(tmp_path / "checkpoints"), "checkpoint_minutes": 0.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shortlist.recipes.astec import ASTEC
 from shortlist.recipes.deepxml import DEEPXML_PHASES, WORDS_PUBLISHED
-from shortlist.recipes.options import Published, with_defaults
+from shortlist.recipes.options import DataSize, Published, with_defaults, with_published
 from shortlist.recipes.recipe import Recipe
 
 # "Program": the authors' (Jain et al. 2019), with its default parameters.
@@ -28,6 +28,12 @@ SLICE_PUBLISHED = {
     "similarity_scale": Published(0.0, "Slice, program: γ, the mean length of the label rows"),
 }
 
+
+def _reranker(size: DataSize) -> str:
+    return "none" if size.inputs == "dense" else "words"
+
+
+RERANKER = Published(_reranker, rule="words, and none for dense features")
 SLICE = Recipe(
     name="slice",
     summary="Slice: features that are not learnt, negatives by nearest neighbours, one row of weights per label",
@@ -35,7 +41,9 @@ SLICE = Recipe(
     choose_when="for data sets of features instead of texts (of images, say), or very good word vectors",
     encoder="fixed",
     phases=DEEPXML_PHASES,
-    options=with_defaults(ASTEC.options, reranker="none", surrogate="none", negative_sampling="slice"),
+    options=with_published(
+        with_defaults(ASTEC.options, surrogate="none", negative_sampling="slice"), {"reranker": RERANKER}
+    ),
     takes=("texts", "sparse", "dense"),
     published=SLICE_PUBLISHED,
 )
