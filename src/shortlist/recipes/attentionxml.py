@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from shortlist.recipes.common import OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS, clusters_searched, epochs
+from shortlist.recipes.common import OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS, clusters_searched, epochs, given_vectors
 from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, fraction, rate, share
 from shortlist.recipes.recipe import Recipe
 
@@ -18,17 +16,9 @@ def _n_clusters(size: DataSize) -> int:
     return 1 if size.n_labels <= LABELS_OF_ONE_LEVEL else -(-size.n_labels // LABELS_PER_CLUSTER)
 
 
-def _published(few: Any, many: Any, source: str) -> Published:
-    return Published(source=source, **by_size("texts", few, (FEW_TEXTS, many)))
-
-
 PROGRAM, TABLE = "program", "program (configure/models)"
 ATTENTIONXML_PUBLISHED = {
-    "vector_init": Published(
-        lambda size: "given" if size.options["vectors"] else "random",
-        "AttentionXML: GloVe, 300 dimensions",
-        "given, with a file of vectors; random without",
-    ),
+    "vector_init": given_vectors("AttentionXML: GloVe, 300 dimensions"),
     "max_vocabulary": Published(500_000, "AttentionXML: 500,000 words"),
     "max_words": Published(500, "AttentionXML: texts are cut after 500 words"),
     "group_by_length": Published(False, PROGRAM),
@@ -36,14 +26,14 @@ ATTENTIONXML_PUBLISHED = {
     "reranker": Published("none", "AttentionXML: no re-ranker"),
     "patience": Published(1000, f"{PROGRAM}: all epochs"),
     "tune_search": Published(False, "AttentionXML: always the C best nodes"),
-    "n_epochs": _published(30, 10, TABLE),
-    "batch_size": _published(40, 200, TABLE),
+    "n_epochs": Published.by_size(TABLE, "texts", 30, (FEW_TEXTS, 10)),
+    "batch_size": Published.by_size(TABLE, "texts", 40, (FEW_TEXTS, 200)),
     "learning_rate": Published(0.001, "AttentionXML: Adam, 0.001"),
     "optimizer": Published("adam", "AttentionXML: Adam"),
     "schedule": Published("step", "AttentionXML: a constant learning rate"),
     "decay_epoch": Published(lambda size: size.options["n_epochs"], "a constant learning rate", "all epochs"),
-    "hidden_size": _published(256, 512, TABLE),
-    "linear_sizes": _published("256", "512,256", TABLE),
+    "hidden_size": Published.by_size(TABLE, "texts", 256, (FEW_TEXTS, 512)),
+    "linear_sizes": Published.by_size(TABLE, "texts", "256", (FEW_TEXTS, "512,256")),
     "word_dropout": Published(0.2, "AttentionXML: behind the embedding"),
     "dropout": Published(0.5, "AttentionXML: behind the LSTM"),
     "freeze_words": Published(
@@ -53,8 +43,11 @@ ATTENTIONXML_PUBLISHED = {
     ),
     "query_init": Published("xavier", PROGRAM),
     "bias_init": Published("zero", PROGRAM),
-    "averaging_start": _published(
-        1 / 3, 0.2, "AttentionXML: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10"
+    "averaging_start": Published.by_size(
+        "AttentionXML: stochastic weight averaging; program: from epoch 10 of 30, or 2 of 10",
+        "texts",
+        1 / 3,
+        (FEW_TEXTS, 0.2),
     ),
     "n_clusters": Published(
         lambda size: 1 if size.n_labels <= 50_000 else -(-size.n_labels // 64),

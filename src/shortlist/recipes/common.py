@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from shortlist.arrays import MAX_SEED
 from shortlist.kernels.threads import n_cores
-from shortlist.recipes.options import DataSize, Option, by_size, choice, count, flag, fraction, rate, share
+from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, fraction, rate, share
 
 
 def default_dropout(size: DataSize) -> float:
@@ -35,6 +35,12 @@ def clusters_searched(n_labels_seen: int) -> Option:
 
     help = "clusters whose labels a text sees"
     return count("n_clusters_searched", default, help, f"{n_labels_seen:,} labels' worth")
+
+
+def given_vectors(source: str) -> Published:
+    """In a published form: word vectors start as those of a file, if there is one."""
+    rule = "given, with a file of vectors; random without"
+    return Published(lambda size: "given" if size.options["vectors"] else "random", source, rule)
 
 
 def decay_epoch(name: str, n_epochs: str, when: str) -> Option:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shortlist.recipes.common import (
     BATCH_SIZE,
     BLOCK_OPTIONS,
     OPTIMIZATION_OPTIONS,
     decay_epoch,
     epochs,
+    given_vectors,
     surrogate_epochs,
 )
 from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, rate, share
@@ -148,10 +147,6 @@ FINETUNE_ENCODER = flag(
 FEW_TEXTS, MANY_TEXTS, MANY_LABELS = 100_000, 500_000, 1_000_000
 
 
-def _by_texts(few: Any, many: Any, source: str) -> Published:
-    return Published(source=source, **by_size("texts", few, (FEW_TEXTS, many)))
-
-
 def _surrogate_rate(size: DataSize) -> float:
     if size.n_labels >= MANY_LABELS:
         return 0.003
@@ -159,11 +154,7 @@ def _surrogate_rate(size: DataSize) -> float:
 
 
 WORDS_PUBLISHED = {
-    "vector_init": Published(
-        lambda size: "given" if size.options["vectors"] else "random",
-        "DeepXML A.1: fastText vectors",
-        "given, with a file of vectors; random without",
-    ),
+    "vector_init": given_vectors("DeepXML A.1: fastText vectors"),
     "max_words": Published(
         lambda size: size.longest_row or 500,
         "DeepXML §4: all words of a text",
@@ -177,10 +168,10 @@ WORDS_PUBLISHED = {
 DEEPXML_PUBLISHED = {
     **WORDS_PUBLISHED,
     "reranker": Published("network", "DeepXML §4, re-ranking the labels"),
-    "n_reranked": _by_texts(100, 200, "program: 200 best predictions; 100 for EURLex-4K"),
-    "n_reranker_epochs": _by_texts(15, 12, "program"),
-    "reranker_learning_rate": _by_texts(0.005, 0.002, "program"),
-    "reranker_decay_epoch": _by_texts(10, 8, "program"),
+    "n_reranked": Published.by_size("program: 200 best predictions; 100 for EURLex-4K", "texts", 100, (FEW_TEXTS, 200)),
+    "n_reranker_epochs": Published.by_size("program", "texts", 15, (FEW_TEXTS, 12)),
+    "reranker_learning_rate": Published.by_size("program", "texts", 0.005, (FEW_TEXTS, 0.002)),
+    "reranker_decay_epoch": Published.by_size("program", "texts", 10, (FEW_TEXTS, 8)),
     "beta": Published(0.0, "DeepXML §4: β, chosen on held-out texts; program: 0.6"),
     "batch_size": Published(255, "program"),
     "surrogate": Published("clusters", "DeepXML §4, module I"),
@@ -211,10 +202,9 @@ DEEPXML_PUBLISHED = {
     "blend": Published("mean", "DeepXML §4, log-time prediction"),
     "alpha": Published(0.0, "DeepXML A.1: α, chosen on held-out texts"),
     "similarity_scale": Published(1.0, "DeepXML §4: σ(s)"),
-    "n_epochs": _by_texts(20, 15, "program"),
-    "learning_rate": Published(
-        source="DeepXML Table 5; program (EURLex-4K) for few texts",
-        **by_size("texts", 0.007, (FEW_TEXTS, 0.002), (1_000_000, 0.0005)),
+    "n_epochs": Published.by_size("program", "texts", 20, (FEW_TEXTS, 15)),
+    "learning_rate": Published.by_size(
+        "DeepXML Table 5; program (EURLex-4K) for few texts", "texts", 0.007, (FEW_TEXTS, 0.002), (1_000_000, 0.0005)
     ),
     "decay_epoch": Published(14, "program"),
     "optimizer": Published("adam", "DeepXML §4: Adam; program: SparseAdam for word vectors and label rows"),

@@ -16,6 +16,7 @@ from shortlist.recipes.common import (
     TEXT_OPTIONS,
     clusters_searched,
     epochs,
+    given_vectors,
 )
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
 from shortlist.recipes.options import DataSize, Published, choice, count, fraction, share, with_published
@@ -58,20 +59,12 @@ def _by_size(source: str, of_670k: Any, of_350k: Any, of_500k: Any, of_3m: Any) 
     return Published(default, source, rule)
 
 
-def _published_vectors(size: DataSize) -> str:
-    return "given" if size.options["vectors"] else "random"
-
-
 def _published_n_clusters(size: DataSize) -> int:
     return min(1 << max((size.n_labels // 10).bit_length() - 1, 0), 131_072)
 
 
 ENCODER_PUBLISHED = {
-    "vector_init": Published(
-        _published_vectors,
-        "InceptionXML §6: GloVe; other words U(−0.25, 0.25)",
-        "given, with a file of vectors; random without",
-    ),
+    "vector_init": given_vectors("InceptionXML §6: GloVe; other words U(−0.25, 0.25)"),
     "split": Published("whitespace", "InceptionXML §6"),
     "stop_words": Published("english", "InceptionXML §6"),
     "max_vocabulary": _by_size("InceptionXML A.2, Table 5", 66_666, 91_414, 185_479, 165_431),

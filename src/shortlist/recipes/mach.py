@@ -19,7 +19,7 @@ from shortlist.recipes.deepxml import (
     FINETUNE_ENCODER,
     WORDS_PUBLISHED,
 )
-from shortlist.recipes.options import DataSize, Published, by_size, count
+from shortlist.recipes.options import DataSize, Published, count
 from shortlist.recipes.recipe import Recipe
 
 # "Program": the authors' settings for Wiki10-31K, Delicious-200K and Amazon-670K, as rules of the size of the data.
@@ -49,8 +49,8 @@ MACH_PUBLISHED = {
         "MACH, program: B",
         "2,000; from 100,000 labels on 5,000, from 400,000 on 10,000; at most the labels",
     ),
-    "n_epochs": Published(source="MACH, program", **by_size("texts", 60, (FEW_TEXTS, 40))),
-    "batch_size": Published(source="MACH, program", **by_size("texts", 100, (FEW_TEXTS, 1000))),
+    "n_epochs": Published.by_size("MACH, program", "texts", 60, (FEW_TEXTS, 40)),
+    "batch_size": Published.by_size("MACH, program", "texts", 100, (FEW_TEXTS, 1000)),
     "learning_rate": Published(0.001, "MACH, program: Adam's default"),
     "schedule": Published("step", "MACH, program: constant"),
     "decay_epoch": Published(1000, "MACH, program: never halved"),

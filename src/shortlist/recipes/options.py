@@ -173,6 +173,11 @@ class Published(NamedTuple):
     source: str = ""
     rule: str = ""
 
+    @staticmethod
+    def by_size(source: str, unit: str, first: Any, *steps: tuple[int, Any]) -> Published:
+        """A default that follows the number of "texts" or "labels": see `by_size`."""
+        return Published(source=source, **by_size(unit, first, *steps))
+
 
 def with_defaults(options: Iterable[Option], **defaults: Any) -> tuple[Option, ...]:
     """The options with other defaults."""

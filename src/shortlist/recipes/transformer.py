@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from shortlist.recipes.common import BLOCK_OPTIONS, LEARNING_RATE, OPTIMIZATION_OPTIONS, RUN, TEXT_OPTIONS
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES
@@ -12,7 +11,6 @@ from shortlist.recipes.options import (
     DataSize,
     Option,
     Published,
-    by_size,
     choice,
     count,
     flag,
@@ -69,10 +67,6 @@ def _published_n_clusters(size: DataSize) -> int:
     return 0 if size.n_labels < MANY_LABELS else 1 << (-(-size.n_labels // 100) - 1).bit_length()
 
 
-def _by_labels(source: str, few: Any, many: Any) -> Published:
-    return Published(source=source, **by_size("labels", few, (MANY_LABELS, many)))
-
-
 LIGHTXML_PUBLISHED = {
     "pooling": Published("cls", "LightXML"),
     "pooled_layers": Published(5, "LightXML: the last five layers"),
@@ -81,21 +75,23 @@ LIGHTXML_PUBLISHED = {
     "learning_rate": Published(1e-4, SETTINGS),
     "encoder_learning_rate": Published(1e-4, SETTINGS),
     "weight_decay": Published(0.01, f"{SETTINGS}; the program decays label rows, too"),
-    "max_words": _by_labels(PROGRAM, 512, 128),
+    "max_words": Published.by_size(PROGRAM, "labels", 512, (MANY_LABELS, 128)),
     "group_by_length": Published(False, "program: batches at random"),
     "label_texts": Published("never", "LightXML: no label features"),
     "reranker": Published("none", "LightXML: no re-ranker"),
     "patience": Published(1000, f"{PROGRAM}: all epochs"),
     "tune_search": Published(False, f"{PROGRAM}: the top K"),
-    "n_epochs": Published(source=PROGRAM, **by_size("texts", 20, (100_000, 15), (1_000_000, 10))),
+    "n_epochs": Published.by_size(PROGRAM, "texts", 20, (100_000, 15), (1_000_000, 10)),
     "batch_size": Published(16, PROGRAM),
     "optimizer": Published("adam", SETTINGS),
     "loss_reduction": Published("mean", "program: mean over batch × labels"),
     "schedule": Published("step", f"{SETTINGS}: constant"),
     "decay_epoch": Published(lambda size: size.options["n_epochs"], f"{SETTINGS}: constant", "n_epochs: never"),
     "row_init": Published("xavier", "program"),
-    "bottleneck": _by_labels(f"LightXML: hidden bottleneck layer; {PROGRAM}: Amazon-670K", 0, 400),
-    "bias_init": _by_labels("program", "zero", "none"),
+    "bottleneck": Published.by_size(
+        f"LightXML: hidden bottleneck layer; {PROGRAM}: Amazon-670K", "labels", 0, (MANY_LABELS, 400)
+    ),
+    "bias_init": Published.by_size("program", "labels", "zero", (MANY_LABELS, "none")),
     "n_clusters": Published(
         _published_n_clusters,
         "program (cluster.py)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shortlist.recipes.common import CNN_OPTIONS, RUN, TEXT_OPTIONS
 from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
 from shortlist.recipes.inceptionxml import ENCODER_PUBLISHED, JOINT_OPTIONS, JOINT_PUBLISHED
-from shortlist.recipes.options import Published, by_size
+from shortlist.recipes.options import Published
 from shortlist.recipes.recipe import Recipe
 
 # InceptionXML reads texts "following (Liu et al., 2017)": as here. "Implementations" are public ones by others.
@@ -14,9 +14,8 @@ CNN_PUBLISHED = {
     "max_vocabulary": Published(30_000, "XML-CNN: the 30,000 most frequent words"),
     "max_words": Published(500, "XML-CNN: texts of 500 words, padded or cut"),
     "label_texts": Published("never", "XML-CNN: labels have no names"),
-    "channels": Published(
-        source="XML-CNN: 128 feature maps on small data sets, 32 on large ones",
-        **by_size("labels", 128, (50_000, 32)),
+    "channels": Published.by_size(
+        "XML-CNN: 128 feature maps on small data sets, 32 on large ones", "labels", 128, (50_000, 32)
     ),
     "n_chunks": Published(32, "XML-CNN: p chunks; 32 in implementations"),
     "fixed_chunks": Published(True, "XML-CNN: chunks of the padded text"),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.exceptions import HTTPException
 
 from shortlist.model import Prediction
-from shortlist.serving.messages import MAX_K, PredictRequest
+from shortlist.serving.messages import MAX_K, PredictRequest, decoding
 from shortlist.serving.operations import NAME, PREDICT_PROBLEMS, Operation, field
 from shortlist.serving.predict import Decoded, Format, Headers, check_content_type, check_origin
 from shortlist.serving.served_model import ServedModel
@@ -96,13 +94,9 @@ def check_headers(headers: Headers) -> None:
 
 
 def decode_form(headers: Headers, body: bytes) -> Decoded:
-    try:
+    with decoding("a form"):
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS))
         form = msgspec.convert(fields, SuggestForm, strict=False)
-    except msgspec.ValidationError as error:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
-    except ValueError as error:  # not UTF-8, or too many fields
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"The body is not a form in UTF-8 ({error}).") from None
     options = PredictRequest(k=min(max(form.limit, 1), MAX_K), min_score=form.threshold)
     return Decoded([form.text], options, partial(encode_suggestions, form.limit))
 

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from shortlist.errors import DataError, OptionError
 from shortlist.model import Model
 from shortlist.serving.limits import Admission
-from shortlist.serving.messages import Status, decode
+from shortlist.serving.messages import Status, decoding
 from shortlist.serving.operations import PREDICT_PROBLEMS, Operation, field
 from shortlist.serving.predict import check_content_type, read_body, send_json
 from shortlist.serving.served_model import ServedModel
@@ -99,7 +99,8 @@ class Feedback:
         self.admission.add_request(client)
         try:
             body = await read_body(headers, receive, self.admission.limits.max_body)
-            request = decode(body, _decoder)
+            with decoding("JSON"):
+                request = _decoder.decode(body)
             self.admission.limits.check_texts([request.text])
             line = line_of(request, self.served.model)
             await asyncio.to_thread(self.file.append, line)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -158,26 +160,26 @@ class ModelCard(msgspec.Struct):
 
 Inputs = list[str] | list[dict[str, str | None]] | list[list[float] | SparseRow]
 
-T = TypeVar("T")
-
 _decoder = msgspec.json.Decoder(PredictRequest)
 _encoder = msgspec.json.Encoder()
 
 
-def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode the body of a request."""
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Refuse a body that is not `what`, or does not match its type."""
     try:
-        return decoder.decode(body)
+        yield
     except msgspec.ValidationError as error:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = f'The body is not JSON in UTF-8 ({error}). Send {{"text": "…"}}.'
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: not UTF-8, or too many fields of a form
+        detail = f"The body is not {what} in UTF-8 ({error}). See /docs for the request format."
         raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
 
 
 def decode_request(body: bytes) -> tuple[Inputs, PredictRequest]:
     """Decode the body of a request: its texts or rows of features, and all of it."""
-    request = decode(body, _decoder)
+    with decoding("JSON"):
+        request = _decoder.decode(body)
     ways = (request.text, request.texts, request.fields, request.features)
     given: list[Any] = [value for value in ways if value is not UNSET]
     if len(given) != 1:

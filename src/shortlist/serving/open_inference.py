@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from shortlist import __version__
 from shortlist.model import Prediction
-from shortlist.serving.messages import PredictRequest
+from shortlist.serving.messages import PredictRequest, decoding
 from shortlist.serving.operations import NAME, PREDICT_PROBLEMS, Operation, field
 from shortlist.serving.predict import Decoded, Format, Headers, check_not_compressed, check_origin
 
@@ -171,14 +171,10 @@ def decode_infer(model_name: str, headers: Headers, body: bytes) -> Decoded:
     size = headers.get(JSON_SIZE, b"%d" % len(body))
     if not size.isdigit() or int(size[:20]) > len(body):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "Inference-Header-Content-Length is not the length of the JSON.")
-    try:
+    with decoding("JSON"):
         request = _decoder.decode(body[: int(size)])
         given = {name: value for name, value in request.parameters.items() if name in OPTIONS}
         options = msgspec.convert(given, PredictRequest)
-    except msgspec.ValidationError as error:
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, f"The body is not JSON in UTF-8 ({error}).") from None
     texts = texts_of(request.inputs[0], body[int(size) :])
     wanted: list[str] = [output.name for output in request.outputs]
     return Decoded(
