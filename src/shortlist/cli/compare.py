@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from shortlist.cli.ranges import FloatRange
-from shortlist.cli.reading import drop_leaks_option, reading_options, unseen_option
+from shortlist.cli.reading import POSITIVE, drop_leaks_option, propensity_options, reading_options, unseen_option
 from shortlist.errors import ShortlistError
 
 PEERS_PYTHON = Path(".venv-peers/bin/python")
-POSITIVE = FloatRange(0, min_open=True)
 
 
 @click.command()
@@ -51,8 +49,7 @@ POSITIVE = FloatRange(0, min_open=True)
 )
 @click.option("--rerun", multiple=True, help="Name of a stored entry to run again, or all.")
 @click.option("--keep-models", is_flag=True, help="Keep the recipes' models in OUT/models.")
-@click.option("-a", default=0.55, show_default=True, help="Parameter A of the propensity model.")
-@click.option("-b", default=1.5, show_default=True, help="Parameter B of the propensity model.")
+@propensity_options
 @reading_options
 def compare(
     recipes: tuple[str, ...],

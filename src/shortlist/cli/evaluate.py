@@ -11,6 +11,7 @@ import click
 from shortlist.cli.reading import (
     drop_leaks_option,
     part_to_read,
+    propensity_options,
     read_and_warn,
     read_test_and_train,
     reading_options,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 @click.option("--hierarchy", type=click.Path(),
               help="File of children and parents, for hierarchical precision, recall and F1.  "
               "[default: the model's, if it has one]")  # fmt: skip
-@click.option("-a", default=0.55, show_default=True, help="A of the propensity model.")
-@click.option("-b", default=1.5, show_default=True, help="B of the propensity model.")
+@propensity_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--folds", type=int, help="Cross-validate a recipe on the data with this many folds.")
 @click.option("--recipe", help=f"With --folds: {RECIPE_HELP[0].lower()}{RECIPE_HELP[1:]}")

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shortlist.cli.reading import check_out_model, overwrite_model_option
+from shortlist.cli.reading import change_model, new_model_options
 from shortlist.errors import OptionError
 from shortlist.printable import printable, printable_line
 
 if TYPE_CHECKING:
     from shortlist.model import Model
 
-_out = click.option(
-    "--out", required=True, type=click.Path(), help="Folder of the new model; MODEL itself is replaced in one move."
-)
 _names = click.option(
     "--name", "pairs", nargs=2, multiple=True, metavar="LABEL NAME", help="A label and its name. Repeat for several."
 )
@@ -51,8 +48,7 @@ def list_labels(model: str, as_json: bool) -> None:
 @click.argument("model", type=click.Path())
 @click.argument("file", type=click.Path(), required=False)
 @_names
-@_out
-@overwrite_model_option
+@new_model_options
 def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Add labels, which are predicted by their names.
 
@@ -70,8 +66,7 @@ def add(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: s
 @labels.command()
 @click.argument("model", type=click.Path())
 @click.argument("entries", nargs=-1, required=True)
-@_out
-@overwrite_model_option
+@new_model_options
 def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
     """Remove labels.
 
@@ -87,8 +82,7 @@ def remove(model: str, entries: tuple[str, ...], out: str, overwrite: bool) -> N
 @click.argument("model", type=click.Path())
 @click.argument("file", type=click.Path(), required=False)
 @_names
-@_out
-@overwrite_model_option
+@new_model_options
 def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out: str, overwrite: bool) -> None:
     """Give labels other display names: those of FILE, as for `add`.
 
@@ -104,8 +98,7 @@ def rename(model: str, file: str | None, pairs: tuple[tuple[str, str], ...], out
 @click.argument("model", type=click.Path())
 @click.argument("name")
 @click.argument("entries", nargs=-1)
-@_out
-@overwrite_model_option
+@new_model_options
 def store_list(model: str, name: str, entries: tuple[str, ...], out: str, overwrite: bool) -> None:
     """Store a list of labels with the model.
 
@@ -127,8 +120,7 @@ def store_list(model: str, name: str, entries: tuple[str, ...], out: str, overwr
 @click.argument("file", type=click.Path(), required=False)
 @click.option("--label-names", type=click.Path(), help="File of display names for parents that are no labels.")
 @click.option("--inclusive", is_flag=True, help="The training texts have the parents of their labels as labels, too.")
-@_out
-@overwrite_model_option
+@new_model_options
 def hierarchy(
     model: str, file: str | None, label_names: str | None, inclusive: bool, out: str, overwrite: bool
 ) -> None:
@@ -167,11 +159,6 @@ def _read_names(file: str | None, pairs: tuple[tuple[str, str], ...]) -> dict[st
     return names
 
 
-def _write(model: str, out: str, overwrite: bool, change: Callable[[Any], Any], what: str) -> None:
-    from shortlist.model import load
-
-    check_out_model(model, out, overwrite)
-    loaded = load(model)
-    changed = change(loaded)
-    changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so
-    click.echo(f"{out}: {what}; {loaded.n_labels:,} labels before, {changed.n_labels:,} now.", err=True)
+def _write(model: str, out: str, overwrite: bool, change: Callable[[Model], Model], what: str) -> None:
+    before, changed = change_model(model, out, overwrite, change)
+    click.echo(f"{out}: {what}; {before:,} labels before, {changed.n_labels:,} now.", err=True)

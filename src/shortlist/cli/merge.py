@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from shortlist.cli.reading import check_out_model, overwrite_model_option
+from shortlist.cli.reading import change_model, new_model_options
 
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("--out", required=True, type=click.Path(), help="Folder of the merged model.")
-@overwrite_model_option
+@new_model_options
 def merge(model: str, out: str, overwrite: bool) -> None:
     """Join the shards of a model that was trained on a cluster.
 
@@ -20,9 +19,5 @@ def merge(model: str, out: str, overwrite: bool) -> None:
     \b
     shortlist merge model/ --out one/
     """
-    from shortlist.model import load
-    from shortlist.model.folder import save_model
-
-    check_out_model(model, out, overwrite)
-    save_model(load(model), out, bits=32)  # as they are: what is in 8 bits stays so
+    change_model(model, out, overwrite, lambda loaded: loaded)
     click.echo(f"{out}: merged")

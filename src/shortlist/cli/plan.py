@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.ranges import FloatRange
-
-POSITIVE = FloatRange(0, min_open=True)
+from shortlist.cli.reading import POSITIVE, FloatRange
 
 
 class Number(click.ParamType):

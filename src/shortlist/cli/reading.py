@@ -1,7 +1,8 @@
-"""Options of reading that several commands share, and helpers to read their data."""
+"""Options that several commands share, and helpers to read their data and to write models."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -14,6 +15,7 @@ from shortlist.printable import printable
 
 if TYPE_CHECKING:
     from shortlist.data import Dataset
+    from shortlist.model import Model
 
 # Not from the library: importing it would make `--help` load numpy.
 FILE_FORMATS = ["jsonl", "csv", "tsv", "parquet", "fasttext", "annif"]
@@ -117,9 +119,12 @@ def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]
     return reading
 
 
-overwrite_model_option = click.option(
-    "--overwrite", is_flag=True, help="Replace another model in OUT. MODEL itself is replaced if OUT names it."
-)
+def new_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --out and --overwrite, for a command that writes a model made from MODEL."""
+    replaced = "Replace another model in OUT. MODEL itself is replaced if OUT names it."
+    command = click.option("--overwrite", is_flag=True, help=replaced)(command)
+    out = "Folder of the new model; MODEL itself is replaced in one move."
+    return click.option("--out", required=True, type=click.Path(), help=out)(command)
 
 
 def check_out_model(model: str, out: str, overwrite: bool) -> None:
@@ -127,6 +132,18 @@ def check_out_model(model: str, out: str, overwrite: bool) -> None:
     from shortlist.model.folder import check_replaceable
 
     check_replaceable(Path(out), overwrite or Path(out).resolve() == Path(model).resolve())
+
+
+def change_model(model: str, out: str, overwrite: bool, change: Callable[[Model], Model]) -> tuple[int, Model]:
+    """Write a changed MODEL to OUT; returns the number of labels before, and the new model."""
+    from shortlist.model import load
+
+    check_out_model(model, out, overwrite)
+    loaded = load(model)
+    before = loaded.n_labels
+    changed = change(loaded)
+    changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so
+    return before, changed
 
 
 def read_and_warn(source: str, part: str | None, reading: dict[str, Any]) -> Dataset:
@@ -168,6 +185,14 @@ def read_test_and_train(test: str, train: str | None, reading: dict[str, Any]) -
     return test_data, None if train is None else read_and_warn(train, part_to_read(train, "train"), reading)
 
 
+def propensity_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -a and -b."""
+    for name, default in (("b", 1.5), ("a", 0.55)):
+        what = f"Parameter {name.upper()} of the propensity model."
+        command = click.option(f"-{name}", default=default, show_default=True, help=what)(command)
+    return command
+
+
 drop_leaks_option = click.option(
     "--drop-leaks", is_flag=True, help="Leave out test texts that also occur in the training data."
 )
@@ -178,6 +203,19 @@ unseen_option = click.option(
     show_default=True,
     help="Whether to count labels that do not occur in training.",
 )
+
+
+class FloatRange(click.FloatRange):
+    """A range of numbers. Click's own also takes NaN."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        number = super().convert(value, parameter, context)
+        if math.isnan(number):
+            self.fail("nan is not a number.", parameter, context)
+        return number
+
+
+POSITIVE = FloatRange(0, min_open=True)
 
 
 class _Tail(click.ParamType):

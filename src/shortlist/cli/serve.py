@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from shortlist.cli.ranges import FloatRange
+from shortlist.cli.reading import POSITIVE, FloatRange
 from shortlist.errors import DataError, MissingExtraError, OptionError
 
 TOKEN_VARIABLE = "SHORTLIST_TOKEN"
@@ -20,7 +20,7 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port.")
 @click.option("--name", help="Name of the model for clients of Annif and KServe.  [default: the name of the folder]")
 @click.option("--threads", type=click.IntRange(1), help="Threads per prediction.  [default: one per core]")
-@click.option("--search-effort", default=1.0, show_default=True, type=FloatRange(0, min_open=True),
+@click.option("--search-effort", default=1.0, show_default=True, type=POSITIVE,
               help="How much to search unless a request says otherwise; see `shortlist predict`.")  # fmt: skip
 @click.option("--token-file", type=click.Path(), help=f"File with the bearer token (or set {TOKEN_VARIABLE}).")
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME",

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from shortlist.cli.reading import (
+    change_model,
     check_out_model,
-    overwrite_model_option,
+    new_model_options,
     part_to_read,
     read_and_warn,
     reading_options,
@@ -20,13 +21,10 @@ from shortlist.cli.reading import (
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("source")
-@click.option(
-    "--out", required=True, type=click.Path(), help="Folder of the new model; MODEL itself is replaced in one move."
-)
 @click.option("--replay", help="The old data, or some of it: a sample is learnt from again, so that less is forgotten.")
 @click.option("--threads", type=int, help="Number of threads; all cores by default.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples.")
-@overwrite_model_option
+@new_model_options
 @reading_options
 def update(
     model: str,
@@ -47,16 +45,12 @@ def update(
     shortlist update model/ new.jsonl --out model2/
     shortlist update model/ new.jsonl --replay old.jsonl --out model/
     """
-    from shortlist.model import load
-
     check_out_model(model, out, overwrite)
-    loaded = load(model)
     reading = with_fields_of(model, reading)
     new = read_and_warn(source, part_to_read(source, "train"), reading)
     old = None if replay is None else read_and_warn(replay, part_to_read(replay, "train"), reading)
     start = time.perf_counter()
-    changed = loaded.update(new, old, threads, seed)
-    changed.save(out, bits=32)  # as it is stored: what is in 8 bits stays so
+    _, changed = change_model(model, out, overwrite, lambda loaded: loaded.update(new, old, threads, seed))
     about = changed.facts["updates"][-1]
     seconds = time.perf_counter() - start
     click.echo(
