@@ -138,22 +138,4 @@ FULL = {
         }
     ],
     "words_per_text": {"histogram": [{"name": "1–2", "count": 40}, {"name": "3–4", "count": 60}], "mean": 2.5},
-    "ablations": [
-        {
-            "title": "Fan-out",
-            "question": "Do more clusters help?",
-            "header": ["clusters", "P@1", "note"],
-            "rows": [["64", 60.25, "small"], ["128", None, "large"], ["256", 61.5, ""]],
-        },
-        {
-            "title": "Order",
-            "header": ["vectors", "order", "P@1", "s"],
-            "named": 2,
-            "drawn": ["P@1"],
-            "spread": True,
-            "rows": [["learnt", 0, 59.0, 8], ["learnt", 1, 59.5, 7], ["given", 0, 60.0, 9], ["given", 1, None, None]],
-            "notes": {"given, 1": "took too long"},
-            "curves": [{"name": "one of them", "curves": [{"epoch": 1, "P@1": 41.25, "meta_P@1": 64.75}]}],
-        },
-    ],
 }

@@ -126,28 +126,19 @@ def test_a_comparison_is_not_overwritten_by_a_report(tmp_path):
 
 def test_ablations(tmp_path, monkeypatch):
     fan_out, dimensions = ablations.ABLATIONS["fan-out"], ablations.ABLATIONS["dimensions"]
-    variants = [replace(one, cells=(3, one.cells[1]), labels_per_cluster=3) for one in fan_out.variants[:3:2]]
-    monkeypatch.setitem(ablations.ABLATIONS, "fan-out", replace(fan_out, variants=variants))
-    monkeypatch.setitem(ablations.ABLATIONS, "dimensions", replace(dimensions, variants=dimensions.variants[:2]))
+    monkeypatch.setitem(ablations.ABLATIONS, "fan-out", [replace(one, labels_per_cluster=3) for one in fan_out[:3:2]])
+    monkeypatch.setitem(ablations.ABLATIONS, "dimensions", dimensions[1:2])
     small = "n_epochs=2:embedding_dim=64:channels=4:validation_fraction=0.2"
     entries = plan("popular", "none", option_value, ablations=f"fan-out:{small},dimensions:{small}")
     settings = settings_of(write_data(tmp_path / "data"), tmp_path / "out", entries)
     summary = compare(settings)
     write_comparison(summary, Path(settings.out))
-    assert [entry["name"] for entry in summary["entries"]] == ["popular"] and set(summary["best"].values()) == {
-        "popular"
-    }
-    fan_out, dimensions = summary["ablations"]
-    assert fan_out["header"][:3] == ["labels per cluster", "variant", "P@1"] and "meta recall" in fan_out["header"]
-    assert [row[:2] for row in fan_out["rows"]] == [[3, "synchronised"], [3, "LightXML"]]
-    assert [row[0] for row in dimensions["rows"]] == ["original", "permutation 1"]
-    for table in summary["ablations"]:
-        assert all(value is not None for row in table["rows"] for value in row) and not table["notes"]
-    entry = json.loads((Path(settings.out) / "entries" / "fan-out_3_LightXML.json").read_text())
+    names = ["fan-out:8,synchronised", "fan-out:8,LightXML", "dimensions:permutation 1"]
+    assert [(entry["name"], entry["status"]) for entry in summary["entries"][1:]] == [(name, "done") for name in names]
+    entry = json.loads((Path(settings.out) / "entries" / "fan-out_8_LightXML.json").read_text())
     options = entry["options"]
     assert options["variant"] == "lightxml" and options["n_clusters"] == 5 and options["reranker"] == "none"
-    assert "How many labels should a cluster have?" in (Path(settings.out) / "table.md").read_text()
-    assert compare(settings)["ablations"] == summary["ablations"]  # from the stored entries
+    assert all(name in (Path(settings.out) / "table.md").read_text() for name in names)
 
 
 @pytest.mark.parametrize("name, message", [("fans", "unknown ablation"), ("fan-out:fans=2", "has no option")])

@@ -86,8 +86,8 @@ def test_data_with_features(tmp_path):
     entries = plan("centroid", "fasttext", option_value, "dimensions") + fake_entries(tmp_path / "peers", "works")
     entries[1] = replace(entries[1], peer=replace(entries[1].peer, package="numpy"))
     summary = compare(settings_of(tmp_path, tmp_path / "out", entries, robustness=True))
-    assert set(summary["ablations"][0]["notes"].values()) == {"it needs texts, but the data has features"}
-    centroid, fasttext, works = summary["entries"]
+    centroid, fasttext, ablation, *_, works = summary["entries"]
+    assert ablation["name"] == "dimensions:original" and ablation["note"] == "it needs texts, but the data has features"
     assert centroid["scores"]["P@1"] == 100 and centroid["ms_p50"] > 0 and centroid["robustness"] == {}
     assert fasttext["status"] == "skipped" and "needs texts" in fasttext["note"]
     assert works["status"] == "done" and summary["words_per_text"] == {}

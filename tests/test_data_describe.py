@@ -128,7 +128,6 @@ def test_empty_data_set():
     assert described.papers["points_per_label"] == 0
     assert described.parts["test"]["against_train"]["texts_with_no_label_in_train"] == 0
     assert "words per text" in described.table()
-    assert described.to_markdown()
 
 
 def test_one_text_and_no_test():
@@ -148,10 +147,9 @@ def test_features_instead_of_texts():
     assert described.parts["train"]["words"] is None
     assert described.parts["test"]["against_train"]["texts_in_train"] is None
     assert described.parts["test"]["against_train"]["labels_not_in_train"] == 0
-    for shown in (described.table(), described.to_markdown()):
-        assert "repeated" not in shown
-        assert "distinct words" not in shown
-        assert "labels not in train" in shown
+    shown = described.table()
+    assert "repeated" not in shown and "distinct words" not in shown
+    assert "labels not in train" in shown
 
 
 def test_read_warnings_appear_once():
@@ -164,7 +162,6 @@ def test_read_warnings_appear_once():
     assert text.count("empty") == 1  # the table counts them, the warning says what to do
     assert described.warnings[0].startswith("train: ")
     assert "warnings" in described.table()
-    assert "Warnings:" in described.to_markdown()
 
 
 def test_warnings_are_wrapped_but_paths_are_not_broken(tmp_path):
@@ -198,13 +195,6 @@ def test_json_is_plain_and_complete(described):
     assert plain["parts"]["train"]["texts_per_label"]["histogram"][0] == {"first": 1, "last": 1, "count": 2}
     assert plain["parts"]["test"]["against_train"]["labels_not_in_train"] == 2
     assert plain["warnings"] == described.warnings
-
-
-def test_markdown_has_the_tables(described):
-    shown = described.to_markdown()
-    assert "| texts | 8 | 5 |" in shown
-    assert "| texts also in train | – | 1 (20.0 %) |" in shown
-    assert "| 8 | 5 | 5 | 2.00 | 1.25 | 75.0 % | 87.5 % |" in shown
 
 
 texts_of_any_kind = st.lists(st.text("aB ,é", max_size=6), max_size=12)

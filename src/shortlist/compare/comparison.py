@@ -28,6 +28,7 @@ from shortlist.compare.results import DATA, LOCK, MACHINE, Entry, Store
 from shortlist.compare.splits import PERTURBATIONS, Splits, write_peer_data
 from shortlist.compare.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
+from shortlist.recipes import get_recipe
 from shortlist.training.memory import free_memory
 
 log = logging.getLogger("shortlist")
@@ -190,8 +191,6 @@ class _Comparison:
             limits=self.limits,
             run_with={"threads": self.threads, "seed": self.settings.seed, "processor": self.machine["cpu"]},
             options=self._options(planned),
-            ablation=planned.ablation,
-            cells=list(planned.cells),
         )
         if entry.note:
             return entry
@@ -210,7 +209,8 @@ class _Comparison:
     def _why_skipped(self, planned: EntryPlan) -> str:
         """Why an entry cannot run; empty if it can."""
         peer, train = planned.peer, self.splits.train
-        if (planned.ablation or (peer is not None and peer.needs_text)) and train.features is not None:
+        needs_text = get_recipe(planned.recipe).takes == ("texts",) if peer is None else peer.needs_text
+        if needs_text and train.features is not None:
             return "it needs texts, but the data has features"
         if peer is None:
             return ""

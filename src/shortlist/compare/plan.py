@@ -75,8 +75,6 @@ class EntryPlan:
     ensemble: int = 1
     options: dict[str, Any] = field(default_factory=dict)
     peer: Peer | None = None
-    ablation: str = ""
-    cells: tuple[str | int, ...] = ()  # its first cells in the table of the ablation
     labels_per_cluster: int | None = None  # becomes an option once the number of labels is known
 
     @property
@@ -94,8 +92,8 @@ def plan(recipes: str, peers: str, parse_value: Callable[[str], Any], ablations:
 
     >>> [entry.title for entry in plan("centroid,astec*3", "fasttext", str)]
     ['centroid', 'astec × 3', 'fastText']
-    >>> [entry.title for entry in plan("none", "none", str, ablations="fan-out")][:2]
-    ['8, synchronised', '8, not detached']
+    >>> [entry.name for entry in plan("none", "none", str, ablations="fan-out")][:2]
+    ['fan-out:8,synchronised', 'fan-out:8,not detached']
     """
     ready = [name for name, recipe in list_recipes().items() if not any(o.required for o in recipe.options)]
     entries = [_plan_recipe(name, parse_value) for name in _split_names(recipes, ready)]
@@ -148,20 +146,11 @@ def _plan_ablation(name: str, parse_value: Callable[[str], Any]) -> Iterator[Ent
     head, *settings = name.split(":")
     if head not in ABLATIONS:
         raise OptionError(f"unknown ablation {head!r}; choose from {', '.join(ABLATIONS)}.")
-    ablation = ABLATIONS[head]
-    options = _parse_options(name, settings, ablation.recipe, parse_value)
-    for variant in ablation.variants:
-        cells = [str(cell) for cell in variant.cells]
-        yield EntryPlan(
-            f"{head}:{','.join(cells)}",
-            "recipe",
-            ", ".join(cells),
-            ablation.recipe,
-            options=ablation.options | variant.options | options,
-            ablation=head,
-            cells=variant.cells,
-            labels_per_cluster=variant.labels_per_cluster,
-        )
+    options = _parse_options(name, settings, ABLATIONS[head][0].recipe, parse_value)
+    for variant in ABLATIONS[head]:
+        entry, chosen = f"{head}:{variant.name}", {"reranker": False} | variant.options | options
+        n_labels = variant.labels_per_cluster
+        yield EntryPlan(entry, "recipe", entry, variant.recipe, options=chosen, labels_per_cluster=n_labels)
 
 
 def _parse_options(name: str, settings: list[str], recipe: str, parse_value: Callable[[str], Any]) -> dict[str, Any]:

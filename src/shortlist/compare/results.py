@@ -41,8 +41,6 @@ class Entry(Measured, msgspec.Struct, kw_only=True):
     by_quantile: list[dict[str, Any]] = []
     robustness: dict[str, Any] = {}
     difference_to_best: dict[str, dict[str, float]] = {}  # by metric; part of the summary only
-    ablation: str = ""  # the ablation it belongs to, if any
-    cells: list[str | int] = []  # its first cells in the table of the ablation
 
     @property
     def is_peer(self) -> bool:

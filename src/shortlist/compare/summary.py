@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from shortlist.arrays import random_generator
-from shortlist.compare.ablations import ablation_tables
 from shortlist.compare.measure import best_systems, differences_to_best
 from shortlist.compare.results import DATA, MACHINE, Entry, Store
 from shortlist.compare.splits import Splits
@@ -21,8 +20,7 @@ def summarise(store: Store, splits: Splits, order: Sequence[str], seed: int) -> 
     """Write summary.json from the stored entries: first those named in `order` (file names), then the others."""
     stored = store.load_all()
     files = [name for name in order if name in stored] + [name for name in stored if name not in order]
-    systems = [name for name in files if not stored[name].ablation]
-    done = {name: stored[name] for name in systems if stored[name].status == "done"}
+    done = {name: stored[name] for name in files if stored[name].status == "done"}
     scores = {name: entry.scores for name, entry in done.items()}
     differences = differences_to_best(scores, {name: store.load_arrays(f"{name}.resamples") for name in done})
     data, machine = store.read_json(DATA), store.read_json(MACHINE)
@@ -31,10 +29,9 @@ def summarise(store: Store, splits: Splits, order: Sequence[str], seed: int) -> 
     summary = {
         "data": data,
         "machine": machine,
-        "entries": [{**msgspec.to_builtins(stored[name]), "files": name} for name in systems],
+        "entries": [{**msgspec.to_builtins(stored[name]), "files": name} for name in files],
         "best": {metric: stored[name].name for metric, name in best_systems(scores).items()},
         "examples": _examples(store, splits, done, seed),
-        "ablations": ablation_tables([stored[name] for name in files]),
         "words_per_text": splits.words_per_text(),
     }
     store.write_json("summary.json", summary)

@@ -123,18 +123,6 @@ class Description:
             blocks.append("\n".join(["warnings", *lines]))
         return "\n\n".join(blocks)
 
-    def to_markdown(self) -> str:
-        """The same as Markdown, for a report."""
-        blocks = [
-            tables.markdown([title, *self.parts], [[name, *cells] for name, cells in rows.items()])
-            for title, rows in self._sections().items()
-        ]
-        blocks.append("\n".join(["```text", *self._charts(), "```"]))
-        blocks.append(tables.markdown(PAPER_COLUMNS, [self._paper_cells()]))
-        if self.warnings:
-            blocks.append("\n".join(["Warnings:", "", *(f"- {line.strip()}" for line in self.warnings)]))
-        return "\n\n".join(blocks) + "\n"
-
     def _sections(self) -> dict[str, dict[str, list[str]]]:
         """The cells by section and row, one per part, without rows that no part has."""
         sections = {}

@@ -57,7 +57,6 @@ def comparison_page(summary: Mapping[str, Any]) -> Page:
         other_scores=_scores(ranked, others, with_intervals=False) if others else None,
         meanings=MEANINGS,
         **sections.shared_sections(ranked, summary.get("words_per_text")),
-        ablations=[sections.ablation(table) for table in summary.get("ablations") or () if table["rows"]],
         examples=[_example(one, [entry.name for entry in ranked]) for one in summary.get("examples") or ()],
         settings=next((entry.measured_with for entry in ranked if entry.measured_with), None),
         facts={name: _facts(given) for name, given in (("Data", data), ("Machine", machine)) if given},

@@ -13,7 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from shortlist.compare.results import Entry
-from shortlist.report.plots import Bar, Line, bars, histogram, lines, reliability, spread
+from shortlist.report.plots import Bar, Line, bars, histogram, lines, reliability
 from shortlist.report.render import Cell, number
 
 Data = dict[str, Any]
@@ -244,46 +244,3 @@ def text_lengths(words: Mapping[str, Any] | None) -> Data | None:
     plots = [histogram(buckets, "words per text", "Percentage of texts")]
     facts = {name: words.get(name) for name in ("texts", "mean", "median")}
     return facts | {"rows": buckets, "plots": plots}
-
-
-def ablation(table: Mapping[str, Any]) -> Data:
-    """A table that came with the results, with plots of its numeric columns.
-
-    A table may say how many of its first columns name a row ("named", default 1), which columns to plot ("drawn",
-    default all that are numbers), and that the spread of each column matters ("spread"). It may have "notes" on its
-    rows, and entries with training "curves".
-    """
-    header, rows = [str(name) for name in table["header"]], list(table["rows"])
-    n_names = int(table.get("named") or 1)
-    names = [", ".join(str(value) for value in row[:n_names]) for row in rows]
-    numeric = [
-        column
-        for column in range(n_names, len(header))
-        if {type(row[column]) for row in rows} - {type(None)} in ({int}, {float}, {int, float})
-    ]
-    plotted: dict[str, list[Bar]] = {}
-    for column in numeric:
-        if header[column] in (table.get("drawn") or header):
-            given = [(name, row[column]) for name, row in zip(names, rows, strict=True) if row[column] is not None]
-            plotted[header[column]] = [Bar(name, value) for name, value in given]
-    if len(rows) < 2:
-        plots = []
-    elif table.get("spread") and plotted:
-        plots = [spread({name: [bar.value for bar in column] for name, column in plotted.items()}, table["title"])]
-    else:
-        plots = [bars(column, name, 2) for name, column in plotted.items()]
-    missing = {name: [header[c] for c in numeric if row[c] is None] for name, row in zip(names, rows, strict=True)}
-    return {
-        "title": str(table["title"]),
-        "question": str(table.get("question") or table["title"]),
-        "lead": str(table.get("lead") or table["title"]),
-        "header": header,
-        "rows": [
-            [row[c] if c in numeric or row[c] is None else str(row[c]) for c in range(len(header))] for row in rows
-        ],
-        "text_columns": [column for column in range(len(header)) if column not in numeric],
-        "plots": plots,
-        "missing": missing_values(missing),
-        "notes": table.get("notes") or {},
-        "training": training(read_entries(table.get("curves"))),
-    }
