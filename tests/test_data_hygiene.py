@@ -16,7 +16,7 @@ from shortlist.data.hygiene import findings, fix
 from shortlist.data.label_names import read_names
 from shortlist.data.predictions import read_predictions
 from shortlist.errors import DataError, OptionError
-from shortlist.labels.hierarchy_files import read_hierarchy
+from shortlist.labels.hierarchy import read_hierarchy
 
 
 def rows_of(dataset):

@@ -16,7 +16,7 @@ from scipy import sparse
 import shortlist
 from shortlist.data.options import ReadOptions
 from shortlist.data.predictions import read_predictions
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.data.sparse_text import read_sparse_text
 from shortlist.errors import DataError
 from shortlist.kernels.native import native

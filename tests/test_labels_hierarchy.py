@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError
-from shortlist.labels.hierarchy import Hierarchy
-from shortlist.labels.hierarchy_files import read_hierarchy
+from shortlist.labels.hierarchy import Hierarchy, read_hierarchy
 
 SKOS = """
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> .

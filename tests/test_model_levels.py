@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, ModelError, OptionError
-from shortlist.labels.hierarchy_files import read_hierarchy
+from shortlist.labels.hierarchy import read_hierarchy
 from shortlist.model.levels import LabelLevels
 from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.thresholds import Thresholds

@@ -183,7 +183,7 @@ def _filter_pairs(path: str | None, truth: Dataset) -> Any:
     if path is None:
         return truth.filter_pairs
     from shortlist.data.options import ReadOptions
-    from shortlist.data.read_report import ReadReport
+    from shortlist.data.records import ReadReport
     from shortlist.data.repository import read_filter_pairs
 
     return read_filter_pairs(Path(path), truth, ReadReport(), ReadOptions(show_progress=False))

@@ -13,8 +13,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.dataset import Dataset
 from shortlist.data.options import ReadOptions
-from shortlist.data.read_report import ReadReport
-from shortlist.data.records import BadRow, NumberedRecord, parse_record
+from shortlist.data.records import BadRow, NumberedRecord, ReadReport, parse_record
 from shortlist.errors import DataError
 from shortlist.kernels.ragged import first_in_row
 from shortlist.text.fields import TextFields

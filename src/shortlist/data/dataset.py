@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from shortlist.arrays import Ragged, counts_to_indptr, row_numbers
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.errors import DataError, ShortlistError
 from shortlist.lazy import sparse
 from shortlist.text.fields import TextFields

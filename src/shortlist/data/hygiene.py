@@ -12,7 +12,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.builder import drop_repeated_labels
 from shortlist.data.dataset import Dataset
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.data.split import merge_identical_texts
 from shortlist.kernels.strings import StringTable
 from shortlist.text.texts import Texts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shortlist.background import in_background
 from shortlist.data.options import ReadOptions
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.errors import DataError
 from shortlist.progress import Progress
 from shortlist.streams import STANDARD_INPUT, DamagedFileError, file_size, read_blocks, stream_name

@@ -6,11 +6,12 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from shortlist.data.read_report import OnError
 from shortlist.errors import OptionError
 from shortlist.text.fields import FieldWords, TextFields
+
+OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True)

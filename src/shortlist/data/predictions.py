@@ -11,7 +11,7 @@ from shortlist.data.builder import DatasetBuilder
 from shortlist.data.lines import first_line
 from shortlist.data.options import ReadOptions
 from shortlist.data.read import format_of, read_file
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.data.repository import read_matrix
 from shortlist.errors import DataError, OptionError
 from shortlist.streams import STANDARD_INPUT

@@ -21,8 +21,7 @@ from shortlist.data.jsonl import json_records, read_jsonl
 from shortlist.data.label_names import FILE_NAMES, find_label_names, read_names
 from shortlist.data.lines import first_line, line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.read_report import ReadReport
-from shortlist.data.records import BadRow, NumberedRecord
+from shortlist.data.records import BadRow, NumberedRecord, ReadReport
 from shortlist.errors import DataError, OptionError
 from shortlist.progress import Progress
 from shortlist.streams import COMPRESSED_SUFFIXES, STANDARD_INPUT, stream_name

@@ -1,14 +1,19 @@
-"""Checks of one record, whatever its format: which fields it must have, and what may be a text, a label or a weight."""
+"""Checks of one record, whatever its format, and the report of those that fail.
+
+Which fields a record must have, and what may be a text, a label or a weight. All formats report problems in the same
+words, and obey the same `on_error`.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, get_args
 
-from shortlist.data.options import ReadOptions
-from shortlist.errors import DataError
+from shortlist.data.options import OnError, ReadOptions
+from shortlist.errors import DataError, OptionError
 from shortlist.text.texts import is_valid_text
 
 # The number of a line or row, and its record, or a `BadRow` that says why there is none.
@@ -18,6 +23,68 @@ VALID_TEXT = "UTF-8 text (for another encoding, set for example encoding='cp1252
 MAX_WEIGHT = 3.4e38  # of float32
 MAX_FIELDS_SHOWN = 20
 NO_SEPARATOR = "none"
+MAX_PROBLEMS_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line (or row, if a format has no lines) that could not be read, and why."""
+
+    file: str
+    line: int
+    what: str
+    expected: str
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.unit} {self.line:,}: {self.what}; expected {self.expected}"
+
+
+@dataclass
+class ReadReport:
+    """Filled while a data set is read; afterwards `dataset.report`."""
+
+    on_error: OnError = "raise"
+    problems: list[Problem] = field(default_factory=list)
+    n_problems: int = 0
+    empty_texts: int = 0
+    texts_without_labels: int = 0
+    repeated_labels: int = 0
+
+    def __post_init__(self) -> None:
+        if self.on_error not in get_args(OnError):
+            raise OptionError(f'on_error is {self.on_error!r}; choose "raise" or "skip"')
+
+    def add(
+        self, file: str, line: int, what: str, expected: str, unit: str = "line", advice: str | None = None
+    ) -> None:
+        """Record a bad line; with on_error="raise", raise an error that also says what to do."""
+        problem = Problem(file, line, what, expected, unit)
+        if self.on_error == "raise":
+            advice = advice or f"Fix the {unit}, or skip bad {unit}s with on_error='skip' (--on-error skip)."
+            raise DataError(f"{problem}. {advice}")
+        self.n_problems += 1
+        if len(self.problems) < MAX_PROBLEMS_KEPT:
+            self.problems.append(problem)
+
+    def lines(self, limit: int = 10) -> list[str]:
+        """A summary to print: what was skipped, and what looks odd."""
+        lines = []
+        if self.n_problems:
+            lines.append("skipped 1 bad line:" if self.n_problems == 1 else f"skipped {self.n_problems:,} bad lines:")
+            lines += [f"  {problem}" for problem in self.problems[:limit]]
+            if self.n_problems > limit:
+                lines.append(f"  … and {self.n_problems - limit:,} more")
+        for count, one, many in (
+            (self.empty_texts, "empty text", "empty texts"),
+            (self.texts_without_labels, "text without labels", "texts without labels"),
+            (self.repeated_labels, "label", "labels"),
+        ):
+            if count:
+                lines.append(f"{count:,} {one if count == 1 else many}")
+        if self.repeated_labels:
+            lines[-1] += " repeated within a text, kept once"
+        return lines
 
 
 class BadRow(ValueError):
@@ -60,12 +127,12 @@ def check_fields(record: Any, options: ReadOptions) -> None:
             "the line is not an object", f'an object such as {{"{next(iter(options.text_names), "")}": …{labels}}}'
         )
     texts = options.text_names
-    optional = texts if len(texts) > 1 and any(field in record for field in texts) else ()
-    for field in options.fields:
-        if field not in record and field not in optional:
+    optional = texts if len(texts) > 1 and any(name in record for name in texts) else ()
+    for name in options.fields:
+        if name not in record and name not in optional:
             found = list_columns(record) or "no fields"
             expected = f"the fields {', '.join(map(repr, options.fields))}. {options.field_hint}"
-            raise BadRow(f"there is no field {field!r}, only {found}", expected)
+            raise BadRow(f"there is no field {name!r}, only {found}", expected)
 
 
 def text_of(record: dict[str, Any], options: ReadOptions) -> str:
@@ -78,11 +145,9 @@ def text_of(record: dict[str, Any], options: ReadOptions) -> str:
 
 def check_unique(columns: Sequence[str], options: ReadOptions, where: str) -> None:
     """No column that will be read may occur twice: nobody knows which one is meant."""
-    for field in options.fields:
-        if columns.count(field) > 1:
-            raise DataError(
-                f"{where}: there are {columns.count(field)} columns {field!r}. Rename or remove all but one."
-            )
+    for name in options.fields:
+        if columns.count(name) > 1:
+            raise DataError(f"{where}: there are {columns.count(name)} columns {name!r}. Rename or remove all but one.")
 
 
 def list_columns(columns: Collection[str]) -> str:

@@ -28,8 +28,7 @@ from shortlist.data.feature_rows import open_matrix
 from shortlist.data.jsonl import decode_line
 from shortlist.data.lines import first_line, numbered_lines
 from shortlist.data.options import ReadOptions
-from shortlist.data.read_report import ReadReport
-from shortlist.data.records import VALID_TEXT, BadRow, check_label, check_text, check_weights, shorten
+from shortlist.data.records import VALID_TEXT, BadRow, ReadReport, check_label, check_text, check_weights, shorten
 from shortlist.data.sparse_text import MAX_DIGITS, has_header, read_sparse_text
 from shortlist.errors import DataError
 from shortlist.lazy import sparse

@@ -15,7 +15,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.lines import first_line, line_blocks
 from shortlist.data.options import ReadOptions
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.errors import DataError
 from shortlist.files import write_atomically
 from shortlist.kernels import sparse_text as kernel

@@ -15,7 +15,6 @@ from shortlist.data.read import read
 from shortlist.errors import DataError, OptionError
 from shortlist.evaluation.bootstrap import percentile_interval, resample
 from shortlist.evaluation.filters import places_needed, split_pairs, unfiltered, without_pairs
-from shortlist.evaluation.hierarchical import hierarchical
 from shortlist.evaluation.inputs import Aligned, Train, align, convert_predictions, convert_truth, top_k
 from shortlist.evaluation.metrics import (
     DEFAULT_K,
@@ -26,13 +25,14 @@ from shortlist.evaluation.metrics import (
     ceilings,
     check_k,
     find_hits,
+    hierarchical,
     label_quantiles,
     measure,
     per_text,
     sort_unique,
 )
 from shortlist.evaluation.overlap import UNKNOWN, Overlap, Unseen, find_leaks
-from shortlist.labels.hierarchy_files import HierarchySource, read_hierarchy
+from shortlist.labels.hierarchy import HierarchySource, read_hierarchy
 from shortlist.labels.propensity import propensities
 from shortlist.lazy import sparse
 from shortlist.tables import Table, Tabular, wrapped

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from shortlist.errors import OptionError
-from shortlist.labels.hierarchy import Hierarchy
-from shortlist.labels.hierarchy_files import HierarchySource, read_hierarchy
+from shortlist.labels.hierarchy import Hierarchy, HierarchySource, read_hierarchy
 from shortlist.model.about import ModelAbout
 from shortlist.model.label_lookup import LabelChoice, checked_list_name, entries_of
 

@@ -1,17 +1,22 @@
-"""DeepXML's four modules, which recipes with different encoders share: their phases and options."""
+"""DeepXML's four modules, which recipes with different encoders share: their phases and options. And the recipe of the
+modules on dense features, such as embeddings of images or texts: module I learns on top of them.
+"""
 
 from __future__ import annotations
 
 from shortlist.recipes.common import (
     BATCH_SIZE,
     BLOCK_OPTIONS,
+    HELD_OUT_OPTIONS,
     OPTIMIZATION_OPTIONS,
+    RUN,
     decay_epoch,
     epochs,
     given_vectors,
     surrogate_epochs,
 )
-from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, rate, share
+from shortlist.recipes.options import DataSize, Option, Published, by_size, choice, count, flag, fraction, rate, share
+from shortlist.recipes.recipe import Recipe
 
 DEEPXML_PHASES = ("surrogate", "candidates", "classifier")
 
@@ -220,3 +225,23 @@ DEEPXML_PUBLISHED = {
     "residual_dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
     "dropout": Published(0.5, "DeepXML §4: after each ReLU; A.1: 0.5"),
 }
+
+# Given features are good to begin with: fewer epochs keep what they know.
+N_SURROGATE_EPOCHS = surrogate_epochs(16, 4, 30)
+DEEPXML_FEATURES = Recipe(
+    name="deepxml-features",
+    summary="dense features and a hidden layer that learns on top of them, in DeepXML's modules",
+    cost="as astec",
+    choose_when="for dense features instead of texts: embeddings of images or texts",
+    encoder="dense",
+    phases=DEEPXML_PHASES,
+    options=(
+        *HELD_OUT_OPTIONS,
+        *(N_SURROGATE_EPOCHS if option.name == "n_surrogate_epochs" else option for option in DEEPXML_OPTIONS),
+        count("hidden_size", 512, "size of the hidden layer"),
+        fraction("dropout", 0.5, "share of the features that is dropped at random"),
+        *RUN,
+    ),
+    takes=("dense",),
+)
+RECIPES = (DEEPXML_FEATURES,)

@@ -31,7 +31,7 @@ log = logging.getLogger("shortlist")
 
 GROUP, VARIABLE = "shortlist.recipes", "SHORTLIST_RECIPES"
 PUBLISHED = "@published"
-FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "attentionxml", "mach", "slice", "features", "transformer")
+FAMILIES = ("baselines", "astec", "inceptionxml", "xml_cnn", "attentionxml", "mach", "slice", "deepxml", "transformer")
 
 
 class UnknownEncoderError(ModelError):

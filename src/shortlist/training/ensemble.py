@@ -24,7 +24,7 @@ from pickle import PicklingError
 from typing import Any
 
 from shortlist.data.dataset import Dataset
-from shortlist.data.read_report import ReadReport
+from shortlist.data.records import ReadReport
 from shortlist.errors import DataError, MissingExtraError, OptionError, ShortlistError, Stopped
 from shortlist.model.folder import load
 from shortlist.model.model import Model
