@@ -48,6 +48,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_quick and "\npytestmark = pytest.mark.slow" in collection_path.read_text() else None
 
 
+@pytest.fixture
+def full_floats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Training in float32 on one thread: the sums of two round differently, and Adam enlarges that at first."""
+    import torch
+
+    from shortlist.training import learner
+
+    monkeypatch.setattr(learner, "has_fast_bfloat16", lambda: False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, without a window."""

@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch")
 
 from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
-from shortlist.training import learner as learner_module  # noqa: E402
 from shortlist.training.hashing import HASHINGS  # noqa: E402
 from shortlist.training.heads import EncoderOptions, HeadOptions  # noqa: E402
 from shortlist.training.joint import joint_learner  # noqa: E402
@@ -24,13 +23,7 @@ from shortlist.training.networks import new_learner, new_network  # noqa: E402
 N_TEXTS, N_LABELS, N_STEPS, RATE, TOLERANCE = 24, 20, 6, 0.001, 1e-5
 
 
-@pytest.fixture(autouse=True)
-def full_floats(monkeypatch):
-    monkeypatch.setattr(learner_module, "has_fast_bfloat16", lambda: False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("full_floats")
 
 
 def training_data(name, **given):

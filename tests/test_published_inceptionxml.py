@@ -20,7 +20,6 @@ from reference_inceptionxml import Reference  # noqa: E402
 from shortlist.stages.encoders import InceptionEncoder  # noqa: E402
 from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
-from shortlist.training import learner as learner_module  # noqa: E402
 from shortlist.training.heads import BlockOptions  # noqa: E402
 from shortlist.training.joint import joint_learner  # noqa: E402
 from shortlist.training.networks import new_network  # noqa: E402
@@ -32,14 +31,7 @@ NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
 SMALL = {"embedding_dim": 64, "channels": 6, "max_words": 9, "validation_fraction": 0.0, "threads": 1, **NO_DROPOUT}
 
 
-@pytest.fixture(autouse=True)
-def full_floats(monkeypatch):
-    """And one thread, as the options say: the sums of two round differently, and Adam enlarges that at first."""
-    monkeypatch.setattr(learner_module, "has_fast_bfloat16", lambda: False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("full_floats")
 
 
 def random_data(seed=0):

@@ -25,23 +25,12 @@ from shortlist.stages.classifier import (
     bucket_arrays,
 )
 from shortlist.stages.output_layer import OutputLayer
-from test_stages_output_layer import dense_logits, expected_lists, layer_arrays, small_numbers
+from test_stages_output_layer import dense_logits, expected_lists, layer_arrays
 
 INF = float("inf")
 
 
 class TestBestOf:
-    @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 12), st.integers(0, 15))
-    def test_equals_a_stable_sort(self, seed, n_texts, n_candidates, k):
-        rng = np.random.default_rng(seed)
-        ids = rng.integers(-1, 50, (n_texts, n_candidates)).astype(np.int32)
-        odds = np.where(ids >= 0, small_numbers(rng, *ids.shape), -INF).astype(np.float32)
-        best, probabilities = best_of(ids, odds, k)
-        order = np.argsort(-odds, axis=1, kind="stable")[:, :k]
-        assert best.dtype == np.int32
-        assert best.tolist() == np.take_along_axis(ids, order, axis=1).tolist()
-        np.testing.assert_allclose(probabilities, expit(np.take_along_axis(odds, order, axis=1)), rtol=1e-6)
-
     def test_other_types_and_layouts_of_log_odds(self):
         ids = np.arange(12, dtype=np.int32).reshape(2, 6)
         odds = np.random.default_rng(0).standard_normal((2, 6))

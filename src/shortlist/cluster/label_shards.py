@@ -30,7 +30,7 @@ from shortlist.text import Vocabulary
 HEAD = "head.json"
 Ranking = tuple[np.ndarray, np.ndarray]
 # Calls a method of every shard's pipeline, with one tuple of arguments per shard.
-Ask = Callable[[str, list[tuple[Any, ...]]], Sequence[Any]]
+CallShards = Callable[[str, list[tuple[Any, ...]]], Sequence[Any]]
 
 
 def save_label_shards(model: str | Path | Model, folder: str | Path, n_shards: int) -> None:
@@ -67,13 +67,13 @@ def open_label_shards(folder: str | Path) -> Model:
     """All shards in this process, as one model."""
     pipelines = [load(one).pipelines[0] for one in shard_folders(folder)[0]]
 
-    def ask(method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
+    def call_shards(method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
         return [getattr(pipeline, method)(*call) for pipeline, call in zip(pipelines, calls, strict=True)]
 
-    return merged_model(folder, ask)
+    return merged_model(folder, call_shards)
 
 
-def merged_model(folder: str | Path, ask: Ask) -> Model:
+def merged_model(folder: str | Path, call_shards: CallShards) -> Model:
     """The model of all labels. It asks the shards, and has the vocabulary, the calibration and the names of labels."""
     folders, bounds = shard_folders(folder)
     first = load(folders[0])
@@ -84,7 +84,7 @@ def merged_model(folder: str | Path, ask: Ask) -> Model:
         shard = load(one)
         labels += shard.label_names
         names |= shard.display_names
-    merged = MergedShards(first.pipelines[0].vocabulary, bounds, ask)
+    merged = MergedShards(first.pipelines[0].vocabulary, bounds, call_shards)
     about = first.calibration, first.facts, first.records, first.thresholds
     model = Model(first.recipe, first.options, [merged], labels, names, *about)  # type: ignore[list-item]
     model.hierarchy, model.text_fields = first.hierarchy, first.text_fields
@@ -94,16 +94,16 @@ def merged_model(folder: str | Path, ask: Ask) -> Model:
 class MergedShards:
     """Takes the place of a `Pipeline`: the best labels of all shards."""
 
-    def __init__(self, vocabulary: Any, bounds: list[int], ask: Ask) -> None:
+    def __init__(self, vocabulary: Any, bounds: list[int], call_shards: CallShards) -> None:
         if not isinstance(vocabulary, Vocabulary):
             raise OptionError("label shards take texts, and this model takes features.")
-        self.vocabulary, self._bounds, self._ask = vocabulary, bounds, ask
+        self.vocabulary, self._bounds, self._call_shards = vocabulary, bounds, call_shards
         self._n_shards = len(bounds) - 1
 
     def rank(self, inputs: Any, k: int, search_effort: float = 1.0, allowed: AllowedLabels | None = None) -> Ranking:
         if allowed is not None:
             raise OptionError("allow and deny with many labels are not supported by label shards.")
-        found = self._ask("rank", [(list(inputs), k, search_effort)] * self._n_shards)
+        found = self._call_shards("rank", [(list(inputs), k, search_effort)] * self._n_shards)
         ids = [np.where(own >= 0, own + first, -1) for (own, _), first in zip(found, self._bounds, strict=False)]
         scores = [np.where(own >= 0, values, -np.inf) for own, values in found]
         return best_of_scores(np.concatenate(ids, axis=1).astype(np.int32), np.concatenate(scores, axis=1), k)
@@ -112,6 +112,6 @@ class MergedShards:
         """The scores of these labels. Every shard scores as many, of which its own count."""
         ranges = list(pairwise(self._bounds))
         own = [np.where((ids >= first) & (ids < end), ids - first, 0).astype(np.int32) for first, end in ranges]
-        scored = self._ask("scores", [(list(inputs), one) for one in own])
+        scored = self._call_shards("scores", [(list(inputs), one) for one in own])
         inside = [(ids >= first) & (ids < end) for first, end in ranges]
         return np.select(inside, list(scored)).astype(np.float32)

@@ -72,11 +72,11 @@ def sharded_deployment(shards: str | Path, *, threads: int = 1, token: str | Non
     handles = [shard.options(name=f"shard-{Path(one).name}").bind(one, threads) for one in shard_folders(folder)[0]]
 
     def new_app(*handles: Any) -> App:
-        def ask(method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
+        def call_shards(method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
             answers = [handle.call.remote(method, *call) for handle, call in zip(handles, calls, strict=True)]
             return [answer.result() for answer in answers]
 
-        return App(folder, token=token, threads=1, load_model=lambda _: merged_model(folder, ask))
+        return App(folder, token=token, threads=1, load_model=lambda _: merged_model(folder, call_shards))
 
     return _application(new_app, 1, ray).bind(*handles)
 

@@ -70,7 +70,7 @@ class Predictor:
         try:
             inputs, request, encode = format.decode(headers, await read_body(headers, receive, self.limits.max_body))
             model = self.served.model
-            texts = fitting(inputs, model)
+            texts = model_inputs(inputs, model)
             effort = self.served.search_effort if request.search_effort is None else request.search_effort
             allow = None if request.allow is None else tuple(request.allow)
             deny = None if request.deny is None else tuple(request.deny)
@@ -106,7 +106,7 @@ def words_to_explain(texts: list[Any], model: Model) -> int:
     return sum(min(max(len(model.tokenizer.spans(text)), 1), MAX_EXPLAINED_WORDS) for text in texts)
 
 
-def fitting(inputs: Inputs, model: Model) -> list[Any]:
+def model_inputs(inputs: Inputs, model: Model) -> list[Any]:
     """The inputs of a request as texts, or as rows of the features that the model takes."""
     if not inputs or isinstance(inputs[0], str):  # all are of one kind
         return inputs
