@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from model_files import replaced
 from reference_astec import shortlist_scores
-from shortlist.arrays import Ragged
+from shortlist.arrays import ArraySpec, Ragged
 from shortlist.errors import ModelError
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import label_representatives, normalize_rows
-from shortlist.stages.candidates import AllLabels, NearestLabels, TopClusters, top_clusters
+from shortlist.stages.candidates import AllLabels, Candidates, CandidateStage, NearestLabels, TopClusters, top_clusters
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 
@@ -30,6 +30,22 @@ def test_all_labels():
     assert (stage.n_searched, stage.max_searched, stage.n_features) == (1, 1, None)
     with pytest.raises(ModelError, match="'x' is not part of this stage"):
         AllLabels.from_arrays({"x": np.zeros(1)}, {})
+
+
+class SameLabels(CandidateStage):
+    """A stage as docs/contributing.md tells a newcomer to write it."""
+
+    kind, spec = "same", {"labels": ArraySpec("int32", ("n",), below="n_labels", unique=True)}
+
+    def find(self, features, n_searched):
+        return Candidates(np.tile(self.arrays()["labels"], (len(features), 1)))
+
+
+def test_a_new_stage_needs_only_its_spec_and_find():
+    stage = SameLabels({"labels": np.array([2, 0], np.int32)})
+    assert stage.quantized().find(np.ones((2, 3)), 1).ids.tolist() == [[2, 0], [2, 0]]
+    with pytest.raises(ModelError, match="expected values from 0 to below 2"):
+        SameLabels.from_arrays(stage.arrays(), stage.config(), n_labels=2)
 
 
 N_CLUSTERS, N_LABELS, N_FEATURES = 6, 14, 4

@@ -51,7 +51,7 @@ class Stage:
 
     def quantized(self) -> Self:
         """The same stage with its matrices in 8 bits."""
-        return type(self).from_arrays(quantize_rows(self.arrays(), self.spec), self.config())
+        return type(self)(quantize_rows(self.arrays(), self.spec), self.config())
 
 
 def quantize_rows(arrays: Arrays, spec: Mapping[str, ArraySpec]) -> Arrays:
