@@ -21,7 +21,7 @@ from shortlist.labels.centroids import nearest_centroid, normalize_rows, spheric
 
 ONE_CELL_UP_TO = 2048  # vectors
 CODES_FROM = 1024  # vectors; codes of fewer are not worth their while
-CODES_PER_BLOCK, FEATURES_PER_GROUP, BYTES_PER_GROUP = 32, 8, 64
+CODES_PER_BLOCK, FEATURES_PER_GROUP, BYTES_PER_GROUP = 32, 16, 128
 # Vectors that are compared in full after a first look, relative to those wanted. The codes of short ones say less.
 COMPARED, COMPARED_FEATURES = 1.5, 256
 SAMPLE_PER_CELL = 32  # vectors that k-means looks at

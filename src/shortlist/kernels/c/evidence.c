@@ -24,24 +24,31 @@ static inline float weight_at(Weights weights, int64_t at) {
     return weights.floats ? weights.floats[at] : weights.bytes[at];
 }
 
-/* The sum of weight times value over the words that a label and a text have on the same page; both are sorted. `marked`
-has a bit for every word of the text: most words of a label are not in it, and a bit tells so at once. */
+/* Compilers would turn eight look-ups into one "gather" instruction, which is slower where processors are protected
+against its leaks ("Downfall"): hide from them where the word comes from. */
+static inline float look_up_value(const float *value_of, uint32_t word) {
+    __asm__("" : "+r"(word));
+    return value_of[word];
+}
+
+/* The sum of weight times value over the words that a label and a text have on the same page; both are sorted.
+`value_of` has the values of all words of the page, 0 for those that the text does not have. */
 static inline float score_page(const uint16_t *own, const float *values, int64_t n_own, const uint16_t *label_words,
-                               Weights weights, int64_t n, const uint64_t *marked) {
-    float score = 0;
-    if (n > 16 * n_own) { /* a long list: look the words of the text up in it */
-        for (int64_t i = 0, at = 0; i < n_own && at < n; i++) {
+                               Weights weights, int64_t n, const float *value_of) {
+    float sums[4] = {0}; /* that do not wait for each other */
+    int64_t at = 0;
+    if (n > 32 * n_own) { /* a long list: look the words of the text up in it */
+        for (int64_t i = 0; i < n_own && at < n; i++) {
             at = find_word(label_words, at, n, own[i]);
-            if (at < n && label_words[at] == own[i]) score += weight_at(weights, at) * values[i];
+            if (at < n && label_words[at] == own[i]) sums[0] += weight_at(weights, at) * values[i];
         }
-        return score;
+        return sums[0];
     }
-    for (int64_t at = 0; at < n; at++) {
-        uint16_t word = label_words[at];
-        if (!(marked[word >> 6] >> (word & 63) & 1)) continue;
-        score += weight_at(weights, at) * values[find_word(own, 0, n_own, word)];
+    for (; at + 4 <= n; at += 4) {
+        for (int i = 0; i < 4; i++) sums[i] += weight_at(weights, at + i) * look_up_value(value_of, label_words[at + i]);
     }
-    return score;
+    for (; at < n; at++) sums[0] += weight_at(weights, at) * look_up_value(value_of, label_words[at]);
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 static inline int64_t score_candidates(const Argument *arguments, int in_bytes) {
@@ -58,9 +65,10 @@ static inline int64_t score_candidates(const Argument *arguments, int in_bytes) 
     ARRAY(const int32_t, candidates, 11);
     ARRAY(float, scores, 12);
     enum { AHEAD = 8 };
-    uint64_t *marked = calloc(PAGE / 64, sizeof *marked);
+    static _Thread_local float all_values[PAGE]; /* zero between texts */
+    float *value_of = all_values;
     uint16_t *own = malloc((arguments[3].n + 1) * sizeof *own);
-    for (int64_t text = arguments[0].integer; marked && own && text < arguments[1].integer; text++) {
+    for (int64_t text = arguments[0].integer; own && text < arguments[1].integer; text++) {
         const int32_t *labels = candidates + text * k;
         float *sums = scores + text * k;
         for (int64_t i = 0; i < k; i++) { /* labels lie anywhere in memory: fetch many at a time */
@@ -71,7 +79,7 @@ static inline int64_t score_candidates(const Argument *arguments, int in_bytes) 
             int32_t page = words[first] >> 16;
             for (last = first; last < indptr[text + 1] && words[last] >> 16 == page; last++) {
                 own[last - first] = words[last] & (PAGE - 1);
-                marked[own[last - first] >> 6] |= (uint64_t)1 << (own[last - first] & 63);
+                value_of[own[last - first]] = values[last];
             }
             for (int64_t i = 0; i < k; i++) {
                 if (labels[i] < 0) continue;
@@ -83,17 +91,16 @@ static inline int64_t score_candidates(const Argument *arguments, int in_bytes) 
                     __builtin_prefetch(in_bytes ? (const void *)(bytes + next) : floats + next);
                 }
                 Weights weights = {in_bytes ? bytes + at : NULL, in_bytes ? NULL : floats + at};
-                sums[i] += score_page(own, values + first, last - first, label_words + at, weights, n, marked);
+                sums[i] += score_page(own, values + first, last - first, label_words + at, weights, n, value_of);
             }
-            for (int64_t i = 0; i < last - first; i++) marked[own[i] >> 6] = 0;
+            for (int64_t i = 0; i < last - first; i++) value_of[own[i]] = 0;
         }
         for (int64_t i = 0; i < k; i++) {
             sums[i] = labels[i] < 0 ? -INFINITY : biases[labels[i]] + scales[labels[i]] * sums[i];
         }
     }
-    int64_t failed = marked && own ? 0 : -1;
-    free(marked), free(own);
-    return failed;
+    free(own);
+    return own ? 0 : -1;
 }
 
 static int64_t score_with_bytes(const Argument *arguments) { return score_candidates(arguments, 1); }

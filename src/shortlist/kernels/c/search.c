@@ -13,7 +13,7 @@ static const float LEVELS[4] = {-1.510f, -0.4528f, 0.4528f, 1.510f}, LEVEL_BOUND
 
 /* Vectors as codes. Cell c has the blocks `first_block[c]` to `first_block[c + 1]` of 32 vectors. For every four
 dimensions a block has 32 bytes: vector i in the low and vector i + 16 in the high half of byte i, for the first two
-dimensions, then the same for the other two. The number of such groups is even. */
+dimensions, then the same for the other two. The number of such groups is a multiple of four. */
 typedef struct {
     const float *deviations;
     const int64_t *first_block;
@@ -68,7 +68,7 @@ static int64_t code_vectors(const Argument *arguments) {
     return 0;
 }
 
-/* The products of a query with all codes of each two dimensions, as whole numbers with a common scale. Those of two
+/* The products of a query with all codes of each two dimensions, as whole numbers with a common scale. Those of four
 groups of dimensions add up in 8 bits, those of all in 16. */
 static void make_products(Codes codes, const float *query, int64_t n_features, uint8_t *products, float *buffer) {
     int64_t n_pairs = 2 * codes.n_groups;
@@ -82,73 +82,108 @@ static void make_products(Codes codes, const float *query, int64_t n_features, u
         }
         widest = fmaxf(widest, -2 * least);
     }
-    float scale = fminf(127, 65535 / n_pairs) / widest;
+    float scale = fminf(63, 65535 / n_pairs) / widest;
     for (int64_t i = 0; i < 16 * n_pairs; i++) products[i] = (uint8_t)(scale * buffer[i] + 0.5f);
 }
 
+/* The codes of a cell's n vectors, one in each byte: the low halves of each 32 bytes, then their high halves. */
+static void unpack_cell(Codes codes, int64_t cell, int64_t n, uint8_t *unpacked) {
+    const uint8_t *packed = codes.codes + codes.first_block[cell] * codes.n_groups * BLOCK;
+    int64_t n_groups = (n + BLOCK - 1) / BLOCK * codes.n_groups;
+    for (int64_t group = 0; group < n_groups; group++, packed += BLOCK, unpacked += 2 * BLOCK) {
+        for (int64_t i = 0; i < BLOCK; i++) unpacked[i] = packed[i] & 15, unpacked[BLOCK + i] = packed[i] >> 4;
+    }
+}
+
 /* The sums of a query's products for the 32 vectors of a block. */
-static void scan_block(const uint8_t *codes, int64_t n_groups, const uint8_t *products, uint16_t *sums) {
+static void scan_block(const uint8_t *unpacked, int64_t n_groups, const uint8_t *products, uint16_t *sums) {
 #ifdef __AVX2__
-    const __m256i low_half = _mm256_set1_epi8(15), low_byte = _mm256_set1_epi16(255);
-    __m256i even[2], odd[2];
-    even[0] = even[1] = odd[0] = odd[1] = _mm256_setzero_si256();
-    for (int64_t group = 0; group < n_groups; group += 2) {
-        __m256i low[2], high[2];
-        for (int64_t i = 0; i < 2; i++) {
-            __m256i code = _mm256_loadu_si256((const __m256i *)(codes + BLOCK * (group + i)));
-            __m256i table = _mm256_loadu_si256((const __m256i *)(products + BLOCK * (group + i)));
-            low[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(code, low_half));
-            high[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(code, 4), low_half));
+    __m256i all[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, odd[2] = {all[0], all[0]};
+    for (int64_t group = 0; group < n_groups; group += 4, products += 4 * BLOCK, unpacked += 8 * BLOCK) {
+        __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+        for (int64_t i = 0; i < 4; i++) {
+            __m256i table = _mm256_loadu_si256((const __m256i *)(products + BLOCK * i));
+            for (int64_t half = 0; half < 2; half++) {
+                __m256i code = _mm256_loadu_si256((const __m256i *)(unpacked + BLOCK * (2 * i + half)));
+                sum[half] = _mm256_add_epi8(sum[half], _mm256_shuffle_epi8(table, code));
+            }
         }
-        __m256i sum[2] = {_mm256_add_epi8(low[0], low[1]), _mm256_add_epi8(high[0], high[1])};
         for (int half = 0; half < 2; half++) {
-            even[half] = _mm256_add_epi16(even[half], _mm256_and_si256(sum[half], low_byte));
+            all[half] = _mm256_add_epi16(all[half], sum[half]); /* of even bytes, and 256 times those of odd ones */
             odd[half] = _mm256_add_epi16(odd[half], _mm256_srli_epi16(sum[half], 8));
         }
     }
     for (int half = 0; half < 2; half++) { /* both lanes have the same vectors, for other dimensions */
-        __m128i of_even = _mm_add_epi16(_mm256_castsi256_si128(even[half]), _mm256_extracti128_si256(even[half], 1));
+        __m256i even = _mm256_sub_epi16(all[half], _mm256_slli_epi16(odd[half], 8));
+        __m128i of_even = _mm_add_epi16(_mm256_castsi256_si128(even), _mm256_extracti128_si256(even, 1));
         __m128i of_odd = _mm_add_epi16(_mm256_castsi256_si128(odd[half]), _mm256_extracti128_si256(odd[half], 1));
         _mm_storeu_si128((__m128i *)(sums + 16 * half), _mm_unpacklo_epi16(of_even, of_odd));
         _mm_storeu_si128((__m128i *)(sums + 16 * half + 8), _mm_unpackhi_epi16(of_even, of_odd));
     }
 #else
     memset(sums, 0, BLOCK * sizeof *sums);
-    for (int64_t i = 0; i < BLOCK * n_groups; i++) {
-        sums[i % 16] += products[i / 16 * 16 + (codes[i] & 15)];
-        sums[16 + i % 16] += products[i / 16 * 16 + (codes[i] >> 4)];
+    for (int64_t group = 0; group < n_groups; group++, products += BLOCK, unpacked += 2 * BLOCK) {
+        for (int64_t i = 0; i < BLOCK; i++) {
+            sums[i % 16] += products[i / 16 * 16 + unpacked[i]];
+            sums[16 + i % 16] += products[i / 16 * 16 + unpacked[BLOCK + i]];
+        }
     }
 #endif
 }
 
 /* The sums for all n vectors of a cell. */
-static void scan_cell(Codes codes, int64_t cell, int64_t n, const uint8_t *products, uint16_t *sums) {
-    const uint8_t *block = codes.codes + codes.first_block[cell] * codes.n_groups * BLOCK;
-    for (; n > 0; n -= BLOCK, sums += BLOCK, block += codes.n_groups * BLOCK) {
+static void scan_cell(const uint8_t *unpacked, int64_t n_groups, int64_t n, const uint8_t *products, uint16_t *sums) {
+    for (; n > 0; n -= BLOCK, sums += BLOCK, unpacked += 2 * n_groups * BLOCK) {
         uint16_t all[BLOCK];
         int whole = n >= BLOCK;
-        scan_block(block, codes.n_groups, products, whole ? sums : all);
+        scan_block(unpacked, n_groups, products, whole ? sums : all);
         if (!whole) memcpy(sums, all, n * sizeof *all);
     }
 }
 
-/* The positions of the m largest sums, and of those that equal the last of them; returns their number. */
-static int64_t best_sums(const uint16_t *sums, int64_t n, int64_t m, int32_t *positions) {
-    int32_t threshold = 0;
-    for (int32_t bit = 1 << 15; bit && m < n; bit >>= 1) { /* the largest threshold that enough sums reach */
-        uint16_t tried = threshold + bit;
+/* The largest number that m of the values reach; 0 if there are fewer. */
+static uint16_t reached_by(const uint16_t *values, int64_t n, int64_t m) {
+    uint16_t reached = 0;
+    for (int32_t bit = 1 << 15; bit && m <= n; bit >>= 1) {
+        uint16_t tried = reached + bit;
         int64_t count = 0;
         for (int64_t i = 0; i < n;) {
             uint16_t some = 0; /* in 16 bits, for SIMD */
-            for (int64_t end = i + 32768 < n ? i + 32768 : n; i < end; i++) some += sums[i] >= tried;
+            for (int64_t end = i + 32768 < n ? i + 32768 : n; i < end; i++) some += values[i] >= tried;
             count += some;
         }
-        if (count >= m) threshold = tried;
+        if (count >= m) reached = tried;
     }
-    int64_t filled = 0;
-    for (int64_t i = 0; i < n; i++) {
-        positions[filled] = i;
-        filled += sums[i] >= threshold;
+    return reached;
+}
+
+/* The positions of the m largest sums, and of those that equal the last of them; returns their number. `space` has room
+for twice as many sums. */
+static int64_t best_sums(const uint16_t *sums, int64_t n, int64_t m, int32_t *positions, uint16_t *space) {
+    int64_t n_blocks = (n + BLOCK - 1) / BLOCK, n_some = 0, filled = 0;
+    uint16_t *largest = space, *some = space + n_blocks;
+    for (int64_t block = 0; block < n_blocks; block++) {
+        const uint16_t *own = sums + block * BLOCK;
+        uint16_t most = 0;
+        if ((block + 1) * BLOCK <= n) {
+            for (int64_t i = 0; i < BLOCK; i++) most = own[i] > most ? own[i] : most;
+        } else {
+            for (int64_t i = 0; i < n % BLOCK; i++) most = own[i] > most ? own[i] : most;
+        }
+        largest[block] = most;
+    }
+    uint16_t least = reached_by(largest, n_blocks, m); /* m sums reach it, and in most blocks none */
+    for (int64_t block = 0; block < n_blocks; block++) {
+        int64_t end = (block + 1) * BLOCK < n ? (block + 1) * BLOCK : n;
+        for (int64_t i = block * BLOCK; largest[block] >= least && i < end; i++) {
+            positions[n_some] = i, some[n_some] = sums[i];
+            n_some += sums[i] >= least;
+        }
+    }
+    least = reached_by(some, n_some, m);
+    for (int64_t i = 0; i < n_some; i++) {
+        positions[filled] = positions[i];
+        filled += some[i] >= least;
     }
     return filled;
 }
@@ -172,11 +207,17 @@ static void products_at(const int8_t *values, const float *scales, const int32_t
     }
 }
 
+/* A query that searches a cell, and where its sums begin. */
+typedef struct {
+    int32_t query, bound;
+} Visit;
+
 /* What the search of one call needs. */
 typedef struct {
     int32_t *nearest, *positions, *chosen;
-    int64_t *bounds, *first_visit, *filled, *visits;
-    uint8_t *products;
+    int64_t *bounds, *first_visit, *filled;
+    Visit *visits;
+    uint8_t *products, *unpacked;
     uint16_t *sums;
     uint32_t *keys;
     float *dots, *buffer;
@@ -196,32 +237,35 @@ static int64_t search_codes(const Argument *arguments) {
     int64_t n_cells = arguments[14].integer, n_compared = arguments[15].integer, all_cells = arguments[6].n;
     ARRAY(int32_t, places, 16);
     ARRAY(float, cosines, 17);
-    int64_t n_features = arguments[2].m, k = arguments[16].m, width = of_vectors.n_groups * BLOCK, failed = -1;
+    int64_t n_features = arguments[2].m, k = arguments[16].m, width = of_vectors.n_groups * BLOCK, failed = -1, largest = all_cells;
     int64_t most = all_cells; /* of what a query is compared with */
     for (int64_t i = 0, n = 0; i < all_cells; i++) {
         n = starts[i + 1] - starts[i];
         most = larger(most, n * n_cells);
+        largest = larger(largest, n);
     }
     most = larger(all_cells, most < arguments[11].n ? most : arguments[11].n);
     Space s = {
         malloc(n_queries * n_cells * sizeof *s.nearest + 8), malloc((most + 1) * sizeof *s.positions),
         malloc((most + 1) * sizeof *s.chosen), malloc(n_queries * (n_cells + 1) * sizeof *s.bounds + 8),
         calloc(all_cells + 1, sizeof *s.first_visit), malloc((all_cells + 1) * sizeof *s.filled),
-        malloc(n_queries * n_cells * sizeof *s.visits + 8), malloc(n_queries * width + 8), NULL,
+        malloc(n_queries * n_cells * sizeof *s.visits + 8), malloc(n_queries * width + 8),
+        malloc(2 * (largest / BLOCK + 1) * width), NULL,
         malloc((most + 1) * sizeof *s.keys), malloc((most + 1) * sizeof *s.dots), malloc(width * sizeof *s.buffer),
     };
     uint16_t *cell_sums = malloc((all_cells + 1) * sizeof *cell_sums);
     int64_t longest = 0;
     if (!s.nearest || !s.positions || !s.chosen || !s.bounds || !s.first_visit || !s.filled || !s.visits ||
-        !s.products || !s.keys || !s.dots || !s.buffer || !cell_sums)
+        !s.products || !s.unpacked || !s.keys || !s.dots || !s.buffer || !cell_sums)
         goto end;
+    unpack_cell(of_cells, 0, all_cells, s.unpacked);
     for (int64_t q = 0; q < n_queries; q++) {
         const float *query = queries + (begin + q) * n_features;
         int32_t *nearest = s.nearest + q * n_cells;
         int64_t *bounds = s.bounds + q * (n_cells + 1), n_first = all_cells;
         make_products(of_cells, query, n_features, s.products, s.buffer);
-        scan_cell(of_cells, 0, all_cells, s.products, cell_sums);
-        n_first = best_sums(cell_sums, all_cells, 2 * n_cells, s.positions);
+        scan_cell(s.unpacked, of_cells.n_groups, all_cells, s.products, cell_sums);
+        n_first = best_sums(cell_sums, all_cells, 2 * n_cells, s.positions, (uint16_t *)s.keys);
         products_at(cells, cell_scales, s.positions, n_first, query, n_features, s.dots);
         top_k(s.dots, n_first, n_cells, s.chosen, s.keys);
         bounds[0] = 0;
@@ -238,19 +282,28 @@ static int64_t search_codes(const Argument *arguments) {
     }
     for (int64_t cell = 0; cell < all_cells; cell++) s.first_visit[cell + 1] += s.first_visit[cell];
     memcpy(s.filled, s.first_visit, all_cells * sizeof *s.filled);
-    for (int64_t i = 0; i < n_queries * n_cells; i++) s.visits[s.filled[s.nearest[i]]++] = i;
+    for (int64_t q = 0; q < n_queries; q++) {
+        for (int64_t i = 0; i < n_cells; i++) {
+            s.visits[s.filled[s.nearest[q * n_cells + i]]++] = (Visit){q, s.bounds[q * (n_cells + 1) + i]};
+        }
+    }
     s.sums = malloc((n_queries * longest + 1) * sizeof *s.sums);
     if (!s.sums) goto end;
     for (int64_t cell = 0; cell < all_cells; cell++) {
+        if (s.first_visit[cell] == s.first_visit[cell + 1]) continue;
+        int64_t n = starts[cell + 1] - starts[cell];
+        unpack_cell(of_vectors, cell, n, s.unpacked);
         for (int64_t i = s.first_visit[cell]; i < s.first_visit[cell + 1]; i++) {
-            int64_t q = s.visits[i] / n_cells, bound = s.bounds[q * (n_cells + 1) + s.visits[i] % n_cells];
-            scan_cell(of_vectors, cell, starts[cell + 1] - starts[cell], s.products + q * width,
-                      s.sums + q * longest + bound);
+            int64_t q = s.visits[i].query;
+            uint16_t *sums = s.sums + q * longest + s.visits[i].bound;
+            scan_cell(s.unpacked, of_vectors.n_groups, n, s.products + q * width, sums);
         }
     }
     for (int64_t q = 0; q < n_queries; q++) {
         const int64_t *bounds = s.bounds + q * (n_cells + 1);
-        int64_t n = best_sums(s.sums + q * longest, bounds[n_cells], n_compared, s.positions), found = n < k ? n : k;
+        int64_t n_sums = bounds[n_cells];
+        int64_t n = best_sums(s.sums + q * longest, n_sums, n_compared, s.positions, (uint16_t *)s.keys);
+        int64_t found = n < k ? n : k;
         for (int64_t i = 0, cell = 0; i < n; i++) {
             while (s.positions[i] >= bounds[cell + 1]) cell++;
             s.positions[i] += starts[s.nearest[q * n_cells + cell]] - bounds[cell];
@@ -265,7 +318,7 @@ static int64_t search_codes(const Argument *arguments) {
     failed = 0;
 end:
     free(s.nearest), free(s.positions), free(s.chosen), free(s.bounds), free(s.first_visit), free(s.filled);
-    free(s.visits), free(s.products), free(s.sums), free(s.keys), free(s.dots), free(s.buffer), free(cell_sums);
+    free(s.visits), free(s.products), free(s.unpacked), free(s.sums), free(s.keys), free(s.dots), free(s.buffer), free(cell_sums);
     return failed;
 }
 
