@@ -77,9 +77,19 @@ def test_what_cannot_be_planned_is_refused():
     with pytest.raises(OptionError, match="no formulas for 'popular'"):
         make_plan(Sizes(100, 100), recipe="popular")
     with pytest.raises(OptionError, match="one machine only"):
-        make_plan(Sizes(100, 100, 2), recipe="inceptionxml+")
+        make_plan(Sizes(100, 100, 2), recipe="xml-cnn")
     with pytest.raises(OptionError, match="200 workers are more than 100 labels"):
         make_plan(Sizes(100, 100, 200))
+
+
+def test_workers_share_the_rows_of_inceptionxml_plus():
+    options = {"n_clusters": 1000, "n_clusters_searched": 100, "batch_size": 64}
+    alone, four = (make_plan(Sizes(50_000, 8000, n), recipe="inceptionxml+", **options) for n in (1, 4))
+    (alone,), (four,) = alone.phases, four.phases
+    assert four.memory["label rows"] == pytest.approx(alone.memory["label rows"] / 4, rel=0.01)
+    assert alone.bytes_per_step == 0
+    (n_features,) = {four.of_labels / 3 / (1000 + 100 * 8)}
+    assert four.bytes_per_step == 2 * (2 * 4 * 64 * n_features) + 2 * 8 * 64 * 100 * 3
 
 
 @pytest.mark.slow

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import shortlist
+from shortlist.arrays import Ragged
 from shortlist.cluster.reduce import TcpGroup, WorkerLostError
 from shortlist.errors import OptionError
-from shortlist.training.group import Group, share_bounds
+from shortlist.training.group import Group, Range, Shard, share_bounds
 from shortlist.training.sharding import whole_pipeline
 from shortlist.training.train import recipe_of, resolve_for, train_one
-from training_processes import OPTIONS, files_of, noisy_topics
+from training_processes import OPTIONS, files_of, in_processes, noisy_topics
 
 KEY = b"the key of this test"
 
@@ -35,18 +36,28 @@ def in_group(size, work):
         return list(pool.map(connect_and_work, groups))
 
 
-def train_in_group(size, data, folder, **options):
-    def work(group):
-        recipe = recipe_of("astec", False)
-        model = train_one(recipe, data, resolve_for(recipe, data, {**OPTIONS, **options}), group)
-        shard = model.pipelines[0].classifier.arrays()["weights"]
-        whole = whole_pipeline(model.pipelines[0], 32)
-        if whole is not None:
-            model.pipelines = [whole]
-            model.save(folder, 32)
-        return len(shard)
+def train_as_worker(group, recipe, data, folder, options):
+    """The number of label rows of this worker; worker 0 saves the model."""
+    recipe = recipe_of(recipe, False)
+    model = train_one(recipe, data, resolve_for(recipe, data, options), group)
+    shard = model.pipelines[0].classifier.arrays()["weights"]
+    whole = whole_pipeline(model.pipelines[0], 32)
+    if whole is not None:
+        model.pipelines = [whole]
+        model.save(folder, 32)
+    return len(shard)
 
-    return in_group(size, work)
+
+def train_in_group(size, data, folder, **options):
+    return in_group(size, lambda group: train_as_worker(group, "astec", data, folder, {**OPTIONS, **options}))
+
+
+def train_in_float32(group, *arguments):
+    """Products in bfloat16 would differ in the third digit."""
+    from shortlist.training import learner
+
+    learner.has_fast_bfloat16 = lambda: False
+    return train_as_worker(group, *arguments)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -115,6 +126,28 @@ def test_shares_are_contiguous_and_even():
         share_bounds(Four(), np.ones(3))
 
 
+class Second(Group):
+    rank, size = 1, 2
+
+
+def test_a_worker_knows_its_rows_among_those_of_all():
+    own = Range.of(Second(), np.ones(5))
+    assert (own.first, own.end, len(own)) == (3, 5, 2)
+    np.testing.assert_array_equal(own.own_ids(np.array([[-1, 3], [4, 0]])), [[-1, 0], [1, -1]])
+    pairs = Ragged(np.array([0, 2, 3]), np.array([4, 2, 3], np.int32), np.array([0.5, 1, 0.25], np.float32))
+    mine = own.own_pairs(pairs)
+    assert (mine.indptr.tolist(), mine.values.tolist(), mine.weights.tolist()) == ([0, 1, 2], [1, 0], [0.5, 0.25])
+
+
+def test_the_labels_of_a_shard_are_in_the_order_of_its_rows():
+    clusters, order = np.array([1, 0, 1, 0]), np.array([3, 1, 2, 0], np.int32)
+    assert Shard.of(Second(), clusters).labels.tolist() == [0, 2]
+    shard = Shard.of(Second(), clusters, order)
+    assert shard.labels.tolist() == [2, 0]
+    assert shard.row_of_label.tolist() == [1, -1, 0, -1, -1]
+    assert Shard.of(Group(), clusters) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"finetune_encoder": True, "rows_from_centres": False, "n_head_labels": 3}])
 def test_workers_learn_what_one_machine_learns(tmp_path, options):
@@ -131,6 +164,37 @@ def test_workers_learn_what_one_machine_learns(tmp_path, options):
         np.testing.assert_allclose(scores, expected_scores, atol=1e-4)
         assert (ids[:, 0] == expected_ids[:, 0]).mean() > 0.99
         assert together.facts["scores"] == alone.facts["scores"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "recipe", "options"),
+    [
+        ((2,), "inceptionxml", {}),
+        ((3, 2, 2), "inceptionxml+", {"n_clusters": 7, "n_clusters_searched": 3}),
+        ((2,), "inceptionxml+", {"n_clusters": 0, "reranker": "none", "block_norm": "batch"}),
+        ((2,), "inceptionxml+", {"n_clusters": 7, "variant": "lightxml", "missing_positives": "labels"}),
+        ((2,), "inceptionxml-deepxml", {"n_clusters": 7, "n_surrogate_epochs": 2}),
+    ],
+)
+def test_workers_with_torch_learn_what_one_machine_learns(tmp_path, sizes, recipe, options):
+    """The meta-classifier is sharded by cluster, label rows by the labels of these clusters."""
+    data, texts = noisy_topics(600, 3), list(noisy_topics(300, 9).texts)
+    options = {"n_epochs": 2, "embedding_dim": 64, "channels": 4, "batch_size": 32, "threads": 1, "seed": 5, **options}
+    in_processes(1, train_in_float32, recipe, data, tmp_path / "alone", options)
+    alone = shortlist.load(tmp_path / "alone")
+    expected_ids, expected_scores = alone.rank(texts, 5)
+    for number, size in enumerate(sizes):
+        shares = in_processes(size, train_in_float32, recipe, data, tmp_path / f"{number}", options)
+        assert sum(shares) == data.n_labels and max(shares) < data.n_labels
+        together = shortlist.load(tmp_path / f"{number}")
+        ids, scores = together.rank(texts, 5)
+        np.testing.assert_allclose(scores, expected_scores, atol=1e-4)
+        assert (ids[:, 0] == expected_ids[:, 0]).mean() > 0.99
+        assert together.facts["scores"] == alone.facts["scores"]
+        assert together.facts.get("search_effort") == alone.facts.get("search_effort")
+    if len(sizes) == 3:
+        assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
 
 
 @pytest.mark.slow

@@ -97,6 +97,14 @@ def test_fixed_chunks_are_those_of_the_padded_text(n_words):
 
 
 class TestInceptionNetwork:
+    def test_no_layer_has_biases_that_a_batch_norm_takes_away(self):
+        """Their gradient is 0 but for rounding, and Adam made steps of it: two threads learnt another model."""
+        names = {name for name, _ in InceptionNetwork(50, 64, project_norm=True).named_parameters()}
+        biases = {name for name in names if name.endswith("bias")}
+        assert biases == {"project_norm.bias", "branch_norm.bias", "last_norm.bias"}
+        published = {name for name, _ in InceptionNetwork(50, 64, norm_first=False).named_parameters()}
+        assert {"last.bias", *(f"branches.{i}.bias" for i in range(3))} <= published
+
     @pytest.mark.parametrize("attention", [True, False])
     @pytest.mark.parametrize("embedding_dim", [64, 300])
     def test_texts_without_padding_equal_the_padded_definition(self, attention, embedding_dim):

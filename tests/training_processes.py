@@ -6,12 +6,15 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import shortlist
+from shortlist.cluster.reduce import TcpGroup
 
 OPTIONS = {
     "n_epochs": 2,
@@ -70,6 +73,36 @@ def _run_command(folder: Path, arguments: list[str], messages: Path, before: str
     from shortlist.cli import main
 
     main()
+
+
+def in_processes(size: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """`work(group, *arguments)` of every worker of a group, in order. Each is a process: torch's seed is global."""
+    pipes = [_PROCESSES.Pipe() for _ in range(size)]
+    workers = [
+        _PROCESSES.Process(target=_work, args=(rank, size, pipe, work, arguments))
+        for rank, (_, pipe) in enumerate(pipes)
+    ]
+    for worker in workers:
+        worker.start()
+    for _, pipe in pipes:
+        pipe.close()
+    try:
+        own = [pipe for pipe, _ in pipes]
+        addresses = [pipe.recv() for pipe in own]
+        for pipe in own:
+            pipe.send(addresses)
+        return [pipe.recv() for pipe in own]
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def _work(rank: int, size: int, pipe: Any, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    group = TcpGroup(rank, size, "127.0.0.1", b"the key of this test")
+    pipe.send(group.address)
+    group.connect(pipe.recv())
+    pipe.send(work(group, *arguments))
+    group.close()
 
 
 def default_sigint() -> None:

@@ -249,11 +249,16 @@ def _joint(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
 
     options, n_features, n_clusters = build.options, _n_features(build), build.options.get("n_clusters", 0)
     n_rows: float = sizes.n_labels
+    steps = _steps(build, sizes)
     if n_clusters:
         n_rows = n_clusters + options.n_clusters_searched * sizes.n_labels / n_clusters
+        # The meta-classifier has a gradient, too; and workers tell each other their best clusters, with the logits.
+        n_found = min(options.n_clusters_searched, math.ceil(n_clusters / sizes.n_workers))
+        found = 2 * 8 * options.batch_size * n_found * (sizes.n_workers - 1)
+        steps["bytes_per_step"] = 2 * steps["bytes_per_step"] + found
     of_texts = BACKWARD * (_of_encoder(build, sizes) + n_features**2)
     more: dict[str, Any] = {"of_labels": BACKWARD * n_features * n_rows, "of_texts": of_texts, "is_dense": True}
-    return PhasePlan("joint", {**data, **joint_memory(build)}, options.n_epochs, **more, **_steps(build, sizes))
+    return PhasePlan("joint", {**data, **joint_memory(build)}, options.n_epochs, **more, **steps)
 
 
 FORMULAS: dict[str, Callable[[Any, Sizes, dict[str, int]], PhasePlan]] = {

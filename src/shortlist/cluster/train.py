@@ -2,12 +2,13 @@
 
 Every worker reads the data itself and runs `train_one` (training/train.py).
 
-sharded      what has a row per label: label rows with their optimiser state, label centres and their index, the
-             candidates of the training texts, the surrogate task's rows; the words of the re-ranker are learnt by the
-             worker that owns the label
+sharded      what has a row per label or cluster: label rows with their optimiser state, label centres and their index,
+             the candidates of the training texts, the rows of the surrogate task and of the meta-classifier; the words
+             of the re-ranker are learnt by the worker that owns the label
 replicated   texts, vocabulary, word vectors, label tree, encoder, residual block, the lexical features and the weights
              of the re-ranker; they are computed by every worker, and are the same on all of them
-summed       per step, the gradient to the features (batch × D)
+summed       per step, the gradient to the features (batch × D); with a meta-classifier, its gradient, too, and workers
+             tell each other their best clusters
 
 Workers write checkpoints, each for its own shard. If one is lost, all start again from the last checkpoint that all
 have, and end in the same model, bit for bit. If the driver is lost, rerun with `--resume`.

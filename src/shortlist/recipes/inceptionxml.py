@@ -18,12 +18,20 @@ from shortlist.recipes.common import (
     epochs,
     given_vectors,
 )
-from shortlist.recipes.deepxml import DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
+from shortlist.recipes.deepxml import DEEPXML_ON_CLUSTER, DEEPXML_OPTIONS, DEEPXML_PHASES, DEEPXML_PUBLISHED
 from shortlist.recipes.options import DataSize, Published, choice, count, fraction, share, with_published
 from shortlist.recipes.recipe import Recipe
 
 # Small clusters are more accurate, and cost more the more of them there are.
 LABELS_PER_CLUSTER, LABELS_PER_CLUSTER_OF_MANY, MANY_CLUSTERS = 8, 16, 8192
+
+# With these, what has a row per label or per cluster can be sharded over the workers of a cluster.
+JOINT_ON_CLUSTER = {
+    "loss_reduction": ("sum",),
+    "reranker": ("words", "none"),
+    "device": ("auto", "cpu"),
+    "minutes": (0.0,),
+}
 
 JOINT_OPTIONS = (*TEXT_OPTIONS, epochs(40, 5, 60), BATCH_SIZE, LEARNING_RATE, *OPTIMIZATION_OPTIONS, *BLOCK_OPTIONS)
 
@@ -107,6 +115,7 @@ INCEPTIONXML = Recipe(
     encoder="inception",
     phases=("joint",),
     options=(*JOINT_OPTIONS, DROPOUT, *INCEPTION_OPTIONS, *RUN),
+    on_cluster=JOINT_ON_CLUSTER,
     published={
         **JOINT_PUBLISHED,
         "n_epochs": Published(42, "InceptionXML Table 6"),
@@ -164,6 +173,7 @@ INCEPTIONXML_PLUS = Recipe(
         *with_published((*JOINT_OPTIONS, DROPOUT, *INCEPTION_OPTIONS, *CLUSTER_OPTIONS), DEFAULTS_BY_VARIANT),
         *RUN,
     ),
+    on_cluster=JOINT_ON_CLUSTER,
     published={
         **JOINT_PUBLISHED,
         "n_epochs": _by_size("InceptionXML Table 6", 35, 30, 27, 35),
@@ -193,6 +203,7 @@ INCEPTIONXML_DEEPXML = Recipe(
     encoder="inception",
     phases=DEEPXML_PHASES,
     options=(*TEXT_OPTIONS, *DEEPXML_OPTIONS, DROPOUT, *INCEPTION_OPTIONS, *RUN),
+    on_cluster=DEEPXML_ON_CLUSTER,
     published={**DEEPXML_PUBLISHED, **ENCODER_PUBLISHED},
 )
 RECIPES = (INCEPTIONXML, INCEPTIONXML_PLUS, INCEPTIONXML_DEEPXML)

@@ -121,9 +121,13 @@ class TopClusters(CandidateStage):
     def config(self) -> dict[str, Any]:
         return {**self._config, "n_searched": self.n_searched}
 
+    def best_clusters(self, features: Any, k: int) -> np.ndarray:
+        """The k best clusters of each text, in ascending order of their ids."""
+        return top_clusters(self.meta.logits(features), k)
+
     def find(self, features: Any, n_searched: int) -> Candidates:
         logits = self.meta.logits(features)
-        clusters = top_clusters(logits, min(n_searched, len(self.meta)))
+        clusters = top_clusters(logits, n_searched)
         return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
 
     def evidence(

@@ -109,14 +109,19 @@ class RowClassifier(Classifier):
     def best(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
         if candidates.ids is not None:
             return best_of(candidates.ids, self._log_odds(features, candidates.ids, candidates.evidence), k)
-        features = self._inputs(features)
-        if candidates.clusters is not None and candidates.starts is not None:
-            factors = candidates.evidence[0] if candidates.evidence else None
-            rows, scores = self.layer.best_of_clusters(features, candidates.clusters, candidates.starts, k, factors)
-            ids = rows if self._order is None else np.where(rows >= 0, self._order[rows], -1).astype(np.int32)
-            return ids, expit(scores) if factors is None else np.exp(scores)
-        ids, logits = self.layer.best(features, k)
-        return ids, expit(logits)
+        rows, scores = self.best_rows(self._inputs(features), candidates, k)
+        ids = rows if self._order is None else np.where(rows >= 0, self._order[rows], -1).astype(np.int32)
+        return ids, np.exp(scores) if candidates.evidence else expit(scores)
+
+    def best_rows(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best rows of the clusters, or of all, and their logits.
+
+        Where the clusters have logits, too: the logarithm of the product of both probabilities.
+        """
+        if candidates.clusters is None or candidates.starts is None:
+            return self.layer.best(features, k)
+        factors = candidates.evidence[0] if candidates.evidence else None
+        return self.layer.best_of_clusters(features, candidates.clusters, candidates.starts, k, factors)
 
     def scores(self, features: np.ndarray, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
         rows = ids if self._row_of_label is None else self._row_of_label[ids]

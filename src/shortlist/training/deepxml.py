@@ -20,7 +20,7 @@ from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.stage import without_prefix
 from shortlist.training.build import Build
 from shortlist.training.data import METRICS, TrainingData
-from shortlist.training.group import Group, Shard, best_of_group, share_bounds
+from shortlist.training.group import Range, Shard, best_of_group
 from shortlist.training.hashing import even_buckets
 from shortlist.training.heads import EncoderOptions, HeadOptions, identity_head
 from shortlist.training.networks import EncoderNetwork, new_learner, new_network
@@ -36,10 +36,11 @@ def surrogate(build: Build) -> None:
     network = new_network(build.recipe, data, options)
     if options.surrogate == "none" or options.get("freeze_encoder", False):
         build.encoder = network.stage()
-        build.shard = shard_labels(build, np.arange(data.n_labels))
+        build.shard = Shard.of(build.group, np.arange(data.n_labels))
         return
     task_of_label = surrogate_tasks(build)
-    build.shard = shard_labels(build, task_of_label if options.surrogate == "clusters" else np.arange(data.n_labels))
+    of_clusters = options.surrogate == "clusters"
+    build.shard = Shard.of(build.group, task_of_label if of_clusters else np.arange(data.n_labels))
     log.info("learning features on %s %s", f"{int(task_of_label.max()) + 1:,}", options.surrogate)
     head = identity_head(options) if options.identity_start else HeadOptions.of(options)
     schedule = options.n_surrogate_epochs, options.surrogate_learning_rate, options.surrogate_decay_epoch
@@ -58,14 +59,6 @@ def surrogate_tasks(build: Build) -> np.ndarray:
     tasks = np.full(n_labels, -1)
     tasks[np.argsort(-data.label_frequencies, kind="stable")[:n_tasks]] = np.arange(min(n_tasks, n_labels))
     return tasks
-
-
-def shard_labels(build: Build, cluster_of_label: np.ndarray) -> Shard | None:
-    """The labels of this worker, which are those of a range of clusters; None if there is one worker."""
-    if build.group.size == 1:
-        return None
-    bounds = share_bounds(build.group, np.bincount(cluster_of_label))
-    return Shard(build.group, (np.searchsorted(bounds, cluster_of_label, side="right") - 1).astype(np.int32))
 
 
 def learn_tasks(
@@ -87,12 +80,11 @@ def learn_tasks(
     encoder = EncoderOptions.of(options, learning_rate)
     held_out_tasks = _tasks_of_texts(data.held_out_labels, task_of_label, n_tasks)
     labels_per_task = np.bincount(task_of_label[task_of_label >= 0], minlength=n_tasks)
-    first, end = share_bounds(build.group, labels_per_task)[build.group.rank :][:2].tolist()
-    group, own = build.group, np.arange(first, end)
-    learner = new_learner(network.module, n_tasks, per_text, seed, options.device, head, encoder, group=group, own=own)
-    own_tasks = tasks.keep((tasks.values >= first) & (tasks.values < end))
-    batches = network.batches(Ragged(own_tasks.indptr, own_tasks.values - np.int32(first)))
-    validation = TaskValidation(data, network, tasks, held_out_tasks, n_tasks, group, first)
+    own = Range.of(build.group, labels_per_task)
+    module, group = network.module, build.group
+    learner = new_learner(module, n_tasks, per_text, seed, options.device, head, encoder, None, group, own.ids)
+    batches = network.batches(own.own_pairs(tasks))
+    validation = TaskValidation(data, network, tasks, held_out_tasks, n_tasks, own)
     return build.fit(phase, learner, batches, validation, n_epochs, learning_rate, seed=seed, decay_epoch=decay_epoch)
 
 
@@ -102,7 +94,7 @@ def _tasks_of_texts(labels: Ragged, task_of_label: np.ndarray, n_tasks: int) -> 
 
 
 class TaskValidation:
-    """Metrics of predicted tasks. The rows of this worker are those of the tasks from `first` on."""
+    """Metrics of predicted tasks. The rows of this worker are those of the tasks `own`."""
 
     def __init__(
         self,
@@ -111,18 +103,15 @@ class TaskValidation:
         tasks: Ragged,
         held_out_tasks: Ragged,
         n_tasks: int,
-        group: Group,
-        first: int,
+        own: Range,
     ) -> None:
-        self._data, self._network, self._held_out = data, network, held_out_tasks
-        self._group, self._first = group, first
+        self._data, self._network, self._held_out, self._own = data, network, held_out_tasks, own
         self._frequencies, self._n_texts = np.bincount(tasks.values, minlength=n_tasks), len(tasks)
 
     def measure(self, arrays: Arrays) -> dict[str, float]:
         encoder = self._network.stage(without_prefix("encoder", arrays))
         layer = OutputLayer(without_prefix("rows", arrays))
         ids, logits = layer.best(encoder.encode(self._data.held_out_inputs), 5)
-        if self._group.size > 1:
-            ids, _ = best_of_group(self._group, ids + np.int32(self._first), logits, 5)
+        ids, _ = best_of_group(self._own.group, ids + np.int32(self._own.first), logits, 5)
         result = evaluate(ids, self._held_out, train=(self._frequencies, self._n_texts))
         return {name: result[name] for name in METRICS}

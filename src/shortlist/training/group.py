@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.top_k import best_of_candidates
 
@@ -40,20 +41,39 @@ class Group:
 ALONE = Group()
 
 
+def summed(group: Group, loss: float, gradient: np.ndarray) -> tuple[float, np.ndarray]:
+    """The loss, and the gradient to the features, of the rows of all workers: what a step sends to the others."""
+    if group.size == 1:
+        return loss, gradient
+    total = group.sum(np.append(gradient, np.float32(loss)))
+    return float(total[-1]), total[:-1].reshape(gradient.shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Shard:
     """The labels of a worker.
 
     owner  the number of the worker that owns each label
+    order  all labels in the order of their rows; None: ascending
     """
 
     group: Group
     owner: np.ndarray
+    order: np.ndarray | None = None
+
+    @staticmethod
+    def of(group: Group, cluster_of_label: np.ndarray, order: np.ndarray | None = None) -> Shard | None:
+        """The labels of a range of clusters; None if there is one worker."""
+        if group.size == 1:
+            return None
+        bounds = share_bounds(group, np.bincount(cluster_of_label))
+        return Shard(group, (np.searchsorted(bounds, cluster_of_label, side="right") - 1).astype(np.int32), order)
 
     @cached_property
     def labels(self) -> np.ndarray:
         """The labels of this worker, in the order of its rows."""
-        return np.flatnonzero(self.owner == self.group.rank).astype(np.int32)
+        order = np.arange(len(self.owner)) if self.order is None else self.order
+        return order[self.owner[order] == self.group.rank].astype(np.int32)
 
     @cached_property
     def row_of_label(self) -> np.ndarray:
@@ -70,6 +90,55 @@ class Shard:
     def best(self, ids: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best of what all workers found: see `best_of_group`."""
         return best_of_group(self.group, ids, values, k)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Consecutive items that a worker owns, of those of all workers: clusters of labels, or label rows in their order.
+
+    >>> own = Range(Group(), 2, 5)
+    >>> own.own_ids(np.array([1, 2, 4, 5])).tolist()
+    [-1, 0, 2, -1]
+    """
+
+    group: Group
+    first: int
+    end: int
+
+    @staticmethod
+    def of(group: Group, weights: np.ndarray) -> Range:
+        """The range of this worker, if all have about the same weight of items with these weights."""
+        first, end = share_bounds(group, weights)[group.rank :][:2].tolist()
+        return Range(group, first, end)
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    @property
+    def ids(self) -> np.ndarray:
+        return np.arange(self.first, self.end)
+
+    def owns(self, ids: np.ndarray) -> np.ndarray:
+        return (ids >= self.first) & (ids < self.end)
+
+    def own_ids(self, ids: np.ndarray) -> np.ndarray:
+        """The numbers of these items among those of this worker; -1 for items of others."""
+        return np.where(self.owns(ids), ids - self.first, -1).astype(np.int32)
+
+    def own_pairs(self, pairs: Ragged) -> Ragged:
+        """The items of each text that are those of this worker, by their numbers among these."""
+        pairs = pairs.keep(self.owns(pairs.values))
+        return Ragged(pairs.indptr, pairs.values - self.first, pairs.weights)
+
+
+def own_clusters(starts: np.ndarray, group: Group) -> tuple[Range, Range, np.ndarray]:
+    """The clusters of this worker, the rows of their labels, and the bounds of each among these rows.
+
+    starts  all clusters' bounds, among all rows
+    """
+    clusters = Range.of(group, np.diff(starts))
+    first, end = starts[[clusters.first, clusters.end]].tolist()
+    return clusters, Range(group, first, end), starts[clusters.first : clusters.end + 1] - first
 
 
 def share_bounds(group: Group, weights: np.ndarray) -> np.ndarray:

@@ -13,10 +13,10 @@ from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.candidates import add_wanted
 from shortlist.labels.tree import LabelTree
-from shortlist.stages.candidates import top_clusters
 from shortlist.stages.stage import with_prefix
 from shortlist.training.batches import Batch
 from shortlist.training.device_rows import DeviceRows
+from shortlist.training.group import ALONE, Group, own_clusters, summed
 from shortlist.training.heads import OUR_ENCODER, OUR_HEAD, EncoderOptions, HeadOptions, StepResult
 from shortlist.training.label_rows import Candidates, Clusters, LabelRows
 from shortlist.training.memory import keep_freed_memory
@@ -24,6 +24,7 @@ from shortlist.training.networks.dropout import Dropout
 from shortlist.training.networks.residual import ResidualBlock
 from shortlist.training.optimization import WORD_OPTIMIZERS
 from shortlist.training.processor import bfloat16_product, has_fast_bfloat16
+from shortlist.training.sharding import best_clusters
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,20 @@ class ClusterSearch:
 
 
 class Head:
-    """Label rows behind a residual block, or behind nothing; a bottleneck for `n_features` may come first."""
+    """Label rows behind a residual block, or behind nothing; a bottleneck for `n_features` may come first.
+
+    group  workers that have other rows. What is before the rows is the same on all of them, and stays so
+    """
 
     def __init__(
-        self, rows: LabelRows, device: torch.device, options: HeadOptions = OUR_HEAD, n_features: int = 0
+        self,
+        rows: LabelRows,
+        device: torch.device,
+        options: HeadOptions = OUR_HEAD,
+        n_features: int = 0,
+        group: Group = ALONE,
     ) -> None:
-        width = rows.weights.shape[1]
+        width, self._group = rows.weights.shape[1], group
         block = nn.Identity() if options.block is None else ResidualBlock(width, options.block)
         self.projection = nn.Linear(n_features, width).to(device) if options.bottleneck else None
         self.block, self.dropout = block.to(device), Dropout(options.dropout)
@@ -59,7 +68,8 @@ class Head:
         """One step of the rows. Returns the loss, and adds the gradient to `features.grad`."""
         projected = features if self.projection is None else self.projection(features)
         hidden = self.dropout(self.block(projected))
-        loss, gradient = self.rows.step(hidden.detach(), candidates, positives, learning_rate, logits_out)
+        of_own_rows = self.rows.step(hidden.detach(), candidates, positives, learning_rate, logits_out)
+        loss, gradient = summed(self._group, *of_own_rows)
         hidden.backward(torch.as_tensor(gradient))
         return loss
 
@@ -77,6 +87,9 @@ class Learner:
 
     Without `search`, a text sees all labels, or the candidates of its batch. With it, a meta-classifier learns on all
     clusters, and the label rows learn on the labels of the clusters that it ranks best, and on the positives.
+
+    group, own  workers that train together, and the label rows of this one. With `search`, each owns a range of
+                clusters and the rows of their labels
     """
 
     def __init__(
@@ -91,21 +104,26 @@ class Learner:
         meta_head: HeadOptions = OUR_HEAD,
         encoder: EncoderOptions = OUR_ENCODER,
         rows: LabelRows | None = None,
+        group: Group = ALONE,
+        own: np.ndarray | None = None,
     ) -> None:
         keep_freed_memory()
-        self.device = find_device(device)
+        self.device = find_device(device if group.size == 1 else "cpu")  # what workers send each other is there
         self.network, self.search = network.to(self.device), search
         width = head.bottleneck or network.n_features
-        if rows is None:
-            rows = LabelRows.start(n_labels, width, labels_per_text / n_labels, seed, head.rows)
-        self.heads = {"rows": Head(rows, self.device, head, network.n_features)}
         if search is not None:
             tree = search.tree
-            prior = labels_per_text / tree.n_clusters
-            meta_rows = LabelRows.start(tree.n_clusters, network.n_features, prior, seed + 1, meta_head.rows)
-            self.heads["meta"] = Head(meta_rows, self.device, meta_head)
+            self._clusters, self._rows, self._starts = own_clusters(tree.cluster_starts, group)
             self._row_of_label = np.empty(n_labels, np.int64)
             self._row_of_label[tree.order] = np.arange(n_labels)
+            own = self._rows.ids
+        if rows is None:
+            rows = LabelRows.start(n_labels, width, labels_per_text / n_labels, seed, head.rows, own)
+        self.heads = {"rows": Head(rows, self.device, head, network.n_features, group)}
+        if search is not None:
+            prior, sizes = labels_per_text / tree.n_clusters, (tree.n_clusters, network.n_features)
+            meta_rows = LabelRows.start(*sizes, prior, seed + 1, meta_head.rows, self._clusters.ids)
+            self.heads["meta"] = Head(meta_rows, self.device, meta_head, group=group)
         blocks = nn.ModuleDict({f"{name}_block": head.block for name, head in self.heads.items()})
         if (projection := self.heads["rows"].projection) is not None:
             blocks["rows_projection"] = projection
@@ -151,16 +169,16 @@ class Learner:
     def _step_on_clusters(
         self, shared: Tensor, positives: Ragged, learning_rate: float, detach: bool, search: ClusterSearch
     ) -> StepResult:
-        tree = search.tree
-        logits = np.empty((len(positives), tree.n_clusters), np.float32)
+        tree, own = search.tree, self._clusters
+        logits = np.empty((len(positives), len(own)), np.float32)
         right = Ragged(positives.indptr, tree.cluster_of_label[positives.values]).distinct(tree.n_clusters)
-        meta_loss = self.heads["meta"].learn(shared, None, right, learning_rate, logits)
-        best = top_clusters(logits, search.n_searched)
+        meta_loss = self.heads["meta"].learn(shared, None, own.own_pairs(right), learning_rate, logits)
+        best = best_clusters(own, logits, search.n_searched)
         clusters, n_found = with_positives(best, right)
-        rows = Ragged(positives.indptr, self._row_of_label[positives.values], positives.weights)
-        candidates: Candidates = Clusters(clusters, tree.cluster_starts)
+        rows = self._rows.own_pairs(Ragged(positives.indptr, self._row_of_label[positives.values], positives.weights))
+        candidates: Candidates = Clusters(own.own_ids(clusters), self._starts)
         if not search.whole_clusters:
-            candidates, _ = with_positives(rows_of_clusters(best, tree.cluster_starts), rows)
+            candidates, _ = with_positives(rows_of_clusters(own.own_ids(best), self._starts), rows)
         features = shared.detach().requires_grad_() if detach else shared
         loss = self.heads["rows"].learn(features, candidates, rows, learning_rate)
         return StepResult(loss, meta_loss, len(right.values), n_found)
@@ -212,7 +230,7 @@ def _has_sparse_words(network: Any) -> bool:
 
 def rows_of_clusters(clusters: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """The rows of the clusters of each text (texts × K), side by side; -1 for none. For `starts`, see `Clusters`."""
-    sizes = np.diff(starts)[clusters]
+    sizes = np.append(np.diff(starts), 0)[clusters]  # -1 is no cluster
     counts = sizes.sum(axis=1)
     firsts, sizes = starts[clusters].ravel(), sizes.ravel()
     rows = np.arange(counts.sum()) + np.repeat(firsts - np.cumsum(sizes) + sizes, sizes)

@@ -15,9 +15,9 @@ from shortlist.kernels.encoders import sum_words
 from shortlist.stages.output_layer import block_name
 from shortlist.stages.stage import with_prefix, without_prefix
 from shortlist.training.batches import Batch
-from shortlist.training.group import ALONE, Group
+from shortlist.training.group import ALONE, Group, summed
 from shortlist.training.heads import BlockOptions, HeadOptions, StepResult
-from shortlist.training.label_rows import LabelRows, RowOptions, checked_loss
+from shortlist.training.label_rows import LabelRows, RowOptions
 from shortlist.training.memory import keep_freed_memory
 
 DENSE = RowOptions("adam", bias_init="zero")
@@ -227,10 +227,8 @@ class PlainLearner:
         features = self.network.forward(batch, self._rng)
         hidden = features if self.block is None else self.block.forward(features, self._rng)
         hidden = self._dropout.forward(hidden, self._rng)
-        loss, gradient = self.rows.step(hidden, batch.candidates, batch.positives, learning_rate)
-        if self._group.size > 1:  # the loss and the gradient so far are those of this worker's rows
-            total = self._group.sum(np.append(gradient.ravel(), np.float32(loss)))
-            loss, gradient = checked_loss(float(total[-1])), total[:-1].reshape(gradient.shape)
+        of_own_rows = self.rows.step(hidden, batch.candidates, batch.positives, learning_rate)
+        loss, gradient = summed(self._group, *of_own_rows)
         gradient = self._dropout.backward(gradient)
         if self.block is not None:
             gradient = self.block.backward(gradient, learning_rate)

@@ -1,7 +1,7 @@
 """The sharded stages of a model in training: each worker finds and scores its own labels, and all get the same result.
 
-They take the places of `NearestLabels` and `RowClassifier`, so that whatever follows (blend, re-ranker, calibration)
-does not know that labels are sharded. `whole_pipeline` makes one model of them.
+They take the places of `NearestLabels` or `TopClusters` and of `RowClassifier`, so that whatever follows (blend,
+re-ranker, calibration) does not know that labels are sharded. `whole_pipeline` makes one model of them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Arrays, Ragged
+from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import normalize_rows
-from shortlist.stages.candidates import Candidates, NearestLabels
+from shortlist.stages.candidates import Candidates, CandidateStage, NearestLabels, TopClusters, top_clusters
 from shortlist.stages.cells import CellIndex
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import Encoder
 from shortlist.stages.pipeline import Pipeline, Ranking
 from shortlist.stages.stage import quantize_rows
 from shortlist.training.data import rows_of
-from shortlist.training.group import Group, Shard
+from shortlist.training.group import Group, Range, Shard, best_of_group, own_clusters
 
 TEXTS_PER_BLOCK = 4096
 
@@ -74,12 +74,71 @@ class ShardedCandidates(NearestLabels):
         return ShardedCandidates(quantize_rows(self.arrays(), self.spec), self.config(), self.shard, self.centres)
 
 
+class ShardedClusters(TopClusters):
+    """The clusters of all workers. The meta-classifier has the rows of this worker's clusters.
+
+    own               these clusters
+    starts            the bounds of their labels among the rows of this worker
+    cluster_of_label  the cluster of each label of all workers
+    """
+
+    def __init__(self, arrays: Arrays, config: dict[str, Any], own: Range) -> None:
+        super().__init__(arrays, config)
+        self.own, self.n_clusters = own, int(arrays["cluster_of_label"].max()) + 1
+        self.max_searched = min(config["max_searched"], self.n_clusters)
+
+    @staticmethod
+    def of(arrays: Arrays, config: dict[str, Any], group: Group) -> ShardedClusters:
+        """With the bounds of all clusters in `arrays`, among the rows of all workers."""
+        own, _, starts = own_clusters(arrays["starts"], group)
+        return ShardedClusters({**arrays, "starts": starts}, config, own)
+
+    def best_clusters(self, features: Any, k: int) -> np.ndarray:
+        return best_clusters(self.own, self.meta.logits(features), k)
+
+    def find(self, features: Any, n_searched: int) -> Candidates:
+        logits = self.meta.logits(features)
+        clusters = self.own.own_ids(best_clusters(self.own, logits, n_searched))
+        return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
+
+    def evidence(
+        self, features: Any, ids: np.ndarray, n_searched: int, found: Candidates | None = None
+    ) -> tuple[np.ndarray, ...]:
+        if not self._use_logits:
+            return ()
+        clusters = self.own.own_ids(np.where(ids >= 0, self._cluster_of_label[ids], -1))
+        logits = self.meta.logits_of(features, clusters)
+        return (self.own.group.sum(np.where(clusters >= 0, logits, 0)),)
+
+    def n_candidates(self, n_searched: int, n_labels: int) -> float:
+        return n_labels * min(n_searched, self.n_clusters) / self.n_clusters
+
+    def quantized(self) -> ShardedClusters:
+        return ShardedClusters(quantize_rows(self.arrays(), self.spec), self.config(), self.own)
+
+
+def best_clusters(own: Range, logits: np.ndarray, k: int) -> np.ndarray:
+    """The k best clusters of each text, of all workers, in ascending order of their ids.
+
+    logits  those of this worker's clusters
+    """
+    best = top_clusters(logits, k)
+    if own.group.size == 1:
+        return best
+    ids, _ = best_of_group(own.group, best + np.int32(own.first), np.take_along_axis(logits, best, axis=1), k)
+    return np.sort(ids, axis=1)
+
+
 class ShardedRows(RowClassifier):
-    """Label rows of all workers; the layer has those of this worker."""
+    """Label rows of all workers; the layer has those of this worker. Outside, a row is the label that it belongs to."""
 
     def __init__(self, arrays: Arrays, config: dict[str, Any], shard: Shard) -> None:
         super().__init__(arrays, config)
         self.shard, self.n_labels = shard, shard.n_labels
+
+    def best_rows(self, features: np.ndarray, candidates: Candidates, k: int) -> tuple[np.ndarray, np.ndarray]:
+        rows, scores = super().best_rows(features, candidates, k)
+        return self.shard.best(np.where(rows >= 0, self.shard.labels[rows], np.int32(-1)), scores, k)
 
     def logits_of(self, features: np.ndarray, rows: np.ndarray) -> np.ndarray:
         own = self.shard.row_of_label[rows]
@@ -141,21 +200,58 @@ def hard_negatives_of_group(
 
 
 def whole_pipeline(pipeline: Pipeline, bits: int) -> Pipeline | None:
-    """One model of the shards of all workers, for worker 0, in 8 or 32 bits; None for the others.
-
-    Rows go to their labels' places, centres to those that the index of a training on one machine would give them.
-    """
-    candidates, rows = pipeline.candidates, pipeline.classifier
-    if not isinstance(candidates, ShardedCandidates) or not isinstance(rows, ShardedRows):
+    """One model of the shards of all workers, for worker 0, in 8 or 32 bits; None for the others."""
+    rows = pipeline.classifier
+    if not isinstance(rows, ShardedRows):
         return pipeline
+    candidates = pipeline.candidates
     if bits == 8:
         candidates, rows = candidates.quantized(), rows.quantized()
-    shard = candidates.shard
+    whole: CandidateStage | None = candidates
+    if isinstance(candidates, ShardedCandidates):
+        whole = whole_centres(candidates)
+    elif isinstance(candidates, ShardedClusters):
+        whole = whole_clusters(candidates)
+    classifier = whole_rows(rows)
+    if whole is None or classifier is None:
+        return None
+    return Pipeline(pipeline.vocabulary, pipeline.encoder, whole, classifier, pipeline.reranker)
+
+
+def whole_rows(rows: ShardedRows) -> RowClassifier | None:
+    """The label rows of all workers, for worker 0; None for the others."""
+    shard = rows.shard
+    order = np.arange(shard.n_labels) if shard.order is None else shard.order
+    place_of_label = np.argsort(order)
+    places = [place_of_label[labels] for labels in shard.group.collect(shard.labels)]
+    arrays = {
+        name: collect_rows(shard.group, array, places) if name.startswith(("weights", "biases")) else array
+        for name, array in sorted(rows.arrays().items())
+    }
+    if shard.group.rank:
+        return None
+    return RowClassifier(arrays if shard.order is None else {**arrays, "order": shard.order}, rows.config())
+
+
+def whole_clusters(stage: ShardedClusters) -> TopClusters | None:
+    """The meta-classifier of all workers, which own clusters in their order, for worker 0; None for the others."""
+    group, arrays = stage.own.group, {**stage.arrays(), "starts": np.diff(stage.arrays()["starts"])}
+    for name in sorted(arrays):
+        if name == "starts" or name.startswith(("meta.weights", "meta.biases")):
+            arrays[name] = joined(group.collect(arrays[name]))
+    if group.rank:
+        return None
+    return TopClusters({**arrays, "starts": counts_to_indptr(arrays["starts"])}, stage.config())
+
+
+def whole_centres(candidates: ShardedCandidates) -> NearestLabels | None:
+    """The index of the centres of all workers, for worker 0; None for the others.
+
+    Centres go to the places that the index of a training on one machine would give them.
+    """
+    shard, arrays = candidates.shard, candidates.arrays()
     group = shard.group
-    labels, centres = group.collect(shard.labels), group.collect(candidates.centres)
-    of_rows = {name: array for name, array in rows.arrays().items() if name.startswith(("weights", "biases"))}
-    whole_rows = {name: collect_rows(group, array, labels) for name, array in sorted(of_rows.items())}
-    arrays = candidates.arrays()
+    centres = group.collect(candidates.centres)
     cells = np.repeat(np.arange(len(arrays["centres.starts"]) - 1), np.diff(arrays["centres.starts"]))
     numbers, cells = (joined(group.collect(array)) for array in (candidates.centres[arrays["centres.order"]], cells))
     order = np.lexsort((numbers, cells))
@@ -169,9 +265,7 @@ def whole_pipeline(pipeline: Pipeline, bits: int) -> Pipeline | None:
     if group.rank:
         return None
     whole |= {"centres.order": numbers[order].astype(np.int32), "centres.starts": starts, "owner": owner}
-    nearest = NearestLabels({**arrays, **whole}, {**candidates.config(), "n_labels": shard.n_labels})
-    classifier = RowClassifier({**rows.arrays(), **whole_rows}, rows.config())
-    return Pipeline(pipeline.vocabulary, pipeline.encoder, nearest, classifier, pipeline.reranker)
+    return NearestLabels({**arrays, **whole}, {**candidates.config(), "n_labels": shard.n_labels})
 
 
 def collect_rows(group: Group, array: np.ndarray, places: list[np.ndarray]) -> np.ndarray:

@@ -156,7 +156,7 @@ def new_learner(
     """What trains the network and its label rows: `PlainLearner`, or `Learner` for a torch module.
 
     rows        where the label rows start, if not at random
-    group, own  workers that train together, and the rows of this one; for `PlainLearner`
+    group, own  workers that train together, and the rows of this one
     """
     if isinstance(network, (PlainBag, PlainFeatures)):
         if rows is None:
@@ -164,7 +164,8 @@ def new_learner(
         return PlainLearner(network, rows, seed, head, group)
     from shortlist.training.learner import Learner
 
-    return Learner(network, n_labels, labels_per_text, None, seed, device, head, encoder=encoder, rows=rows)
+    sizes = n_labels, labels_per_text, None, seed, device
+    return Learner(network, *sizes, head, encoder=encoder, rows=rows, group=group, own=own)
 
 
 def given_features(n_features: int, options: Options) -> Any:

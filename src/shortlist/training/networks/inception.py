@@ -104,11 +104,13 @@ class InceptionNetwork(nn.Module):
         if attention:
             self.attention.append(WordAttention(max_words, weight_init))
             self.attention.append(DimensionAttention(embedding_dim, weight_init, attention_value))
-        self.project = nn.Linear(max_words, channels, bias=project_norm)
+        # A batch norm right behind a layer takes its biases away again: all that Adam would learn is rounding errors.
+        biases = not norm_first
+        self.project = nn.Linear(max_words, channels, bias=project_norm and biases)
         self.project_norm = nn.BatchNorm1d(channels) if project_norm else None
-        self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE) for width in WIDTHS)
+        self.branches = nn.ModuleList(nn.Conv1d(channels, channels, width, STRIDE, bias=biases) for width in WIDTHS)
         self.branch_norm = nn.BatchNorm1d(len(WIDTHS) * channels)
-        self.last = nn.Conv1d(len(WIDTHS) * channels, last_channels, LAST_WIDTH, STRIDE)
+        self.last = nn.Conv1d(len(WIDTHS) * channels, last_channels, LAST_WIDTH, STRIDE, bias=biases)
         self.last_norm = nn.BatchNorm1d(last_channels)
         self.word_dropout, self.project_dropout = Dropout(word_dropout), Dropout(project_dropout)
         self.branch_dropout, self.dropout = Dropout(branch_dropout), Dropout(dropout)
@@ -129,11 +131,11 @@ class InceptionNetwork(nn.Module):
         # Positions before channels: windows are then neighbouring rows of a matrix.
         x = x.transpose(1, 2) @ self.project.weight[:, :n_words].T
         if self.project_norm is not None:
-            x = self.project_dropout(self._activate(x + self.project.bias, self.project_norm))
+            x = self.project_dropout(self._activate(x + _biases(self.project), self.project_norm))
         x = torch.cat([x[:, -PADDING:], x, x[:, :PADDING]], dim=1)
         weights, biases = self._joined_branches()
         x = self._activate(_convolution(x, self._branch_taps(weights), biases), self.branch_norm)
-        x = _convolution(self.branch_dropout(x), _taps(self.last.weight), self.last.bias)
+        x = _convolution(self.branch_dropout(x), _taps(self.last.weight), _biases(self.last))
         x = self._activate(x, self.last_norm).transpose(1, 2).flatten(1)
         if self.bag:
             # Convolutions overfit small data; half of the time the bag has to do without them.
@@ -162,14 +164,14 @@ class InceptionNetwork(nn.Module):
                 arrays[name] = (layer.gate * layer.mix.weight).T  # type: ignore[union-attr, operator]
             self.attention.train(self.training)
         layers = {
-            "project": (self.project.weight[:, :, None], self.project.bias, self.project_norm),
+            "project": (self.project.weight[:, :, None], _biases(self.project), self.project_norm),
             "branch": (*self._joined_branches(), self.branch_norm),
-            "last": (self.last.weight, self.last.bias, self.last_norm),
+            "last": (self.last.weight, _biases(self.last), self.last_norm),
         }
         before = None
         for name, (weights, biases, norm) in layers.items():
             weights = weights.cpu().double()  # not every device has float64
-            biases = weights.new_zeros(len(weights)) if biases is None else biases.cpu().double()
+            biases = biases.cpu().double()
             if before is not None:
                 biases = biases + (weights * before[1][:, None]).sum(dim=(1, 2))
                 weights = weights * before[0][:, None]
@@ -195,12 +197,17 @@ class InceptionNetwork(nn.Module):
             nn.functional.pad(branch.weight, ((max(WIDTHS) - width) // 2,) * 2)  # type: ignore[arg-type]
             for branch, width in zip(self.branches, WIDTHS, strict=True)
         ]
-        return torch.cat(weights), torch.cat([branch.bias for branch in self.branches])  # type: ignore[misc]
+        return torch.cat(weights), torch.cat([_biases(branch) for branch in self.branches])
 
     def _branch_taps(self, weights: Tensor) -> list[Tensor]:
         """The taps of the joined branches, without the columns that are zero."""
         columns = branch_columns(self.project.out_features)
         return [tap[:, -n_columns:] for tap, n_columns in zip(_taps(weights), columns, strict=True)]
+
+
+def _biases(layer: Any) -> Tensor:
+    """The biases of a layer; 0 where it has none."""
+    return layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
 
 
 def count_last_channels(embedding_dim: int, channels: int) -> int:
@@ -246,7 +253,7 @@ class _JoinedTaps(torch.autograd.Function):
         return (flat @ weights.T).view(rows.shape), gradient.sum(dim=(0, 1)).float(), *of_weights
 
 
-def _convolution(x: Tensor, taps: list[Tensor], biases: Tensor | None) -> Tensor:
+def _convolution(x: Tensor, taps: list[Tensor], biases: Tensor) -> Tensor:
     """A strided convolution, positions × channels in and out."""
     n_steps = x.shape[1] // STRIDE
     rows = x[:, : n_steps * STRIDE].reshape(len(x), n_steps, STRIDE * x.shape[2])
