@@ -18,6 +18,7 @@ from shortlist.compare.plan import plan
 from shortlist.compare.results import Entry
 from shortlist.compare.splits import Splits
 from shortlist.errors import DataError, OptionError, Stopped
+from shortlist.files import lock_folder
 from shortlist.report import write_comparison
 
 pytestmark = pytest.mark.slow  # each starts processes
@@ -240,7 +241,8 @@ def test_one_vs_rest_is_skipped_on_large_data(tmp_path):
 
 def test_two_comparisons_in_one_folder_are_refused(tmp_path):
     data = write_data(tmp_path / "data")
-    with comparison._lock(comparison.Store(tmp_path / "out")), pytest.raises(OptionError, match="is running in"):
+    folder = comparison.Store(tmp_path / "out").folder
+    with lock_folder(folder), pytest.raises(DataError, match="another process is writing there"):
         compare(settings_of(data, tmp_path / "out", fake_entries(tmp_path / "peers", "works")))
 
 

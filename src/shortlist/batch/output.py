@@ -13,7 +13,7 @@ import os
 import shlex
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,8 @@ from shortlist.files import (
     write_atomically,
 )
 from shortlist.model.format import CONFIG
+
+Record = TypeVar("Record")
 
 ROWS, PARQUET, JOURNAL = "rows", "rows.parquet", "journal.json"
 
@@ -141,7 +143,7 @@ class ResumableOutput:
         path = self.folder / JOURNAL
         if not path.exists():  # a new job, or one that was killed before its first row
             return Journal(identity)
-        journal = _load_journal(path)
+        journal = read_record(path, Journal)
         check_identity(self.folder, journal.identity, identity)
         return journal
 
@@ -173,7 +175,7 @@ def check_output(path: str | Path, resume: bool = False, overwrite: bool = False
     if folder.exists():
         if not _is_unfinished_job(folder):
             raise DataError(f"{folder} is not an unfinished job. Move it away, or choose another output.")
-        journal = _load_journal(folder / JOURNAL) if (folder / JOURNAL).exists() else Journal({})
+        journal = read_record(folder / JOURNAL, Journal) if (folder / JOURNAL).exists() else Journal({})
         if not resume:
             raise OptionError(
                 f"{folder} holds an unfinished job ({journal.rows:,} rows done). Rerun the same command with --resume, "
@@ -218,9 +220,10 @@ def _is_unfinished_job(folder: Path) -> bool:
     return all(name in (ROWS, PARQUET, JOURNAL) or name.startswith((f".{JOURNAL}.", f".{PARQUET}.")) for name in names)
 
 
-def _load_journal(path: Path) -> Journal:
+def read_record(path: Path, kind: type[Record]) -> Record:
+    """What a job has written about itself."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Journal)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error}). Start over: {remove_command(path.parent)}") from None
 

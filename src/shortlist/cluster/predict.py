@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from shortlist.batch.output import check_identity, job_identity, remove_command
+from shortlist.batch.output import check_identity, job_identity, read_record, remove_command
 from shortlist.batch.parquet import convert_to_parquet
 from shortlist.batch.predict import MAX_PROBLEMS_SHOWN, JsonLines, RowCounts, predict_chunk
 from shortlist.cluster.connection import connected, reraise
@@ -108,7 +108,7 @@ def predict_files(
     _check_input(sources)
     identity = job.identity(sources)
     if resume and not partial.exists() and (out / JOB).exists():  # it was complete
-        done = _read_record(out / JOB)
+        done = read_record(out / JOB, dict[str, Any])
         check_identity(out, done["identity"], identity)
         return RowCounts(done["rows"], done["bad"])
     _check_folders(out, partial, resume, overwrite)
@@ -116,7 +116,7 @@ def predict_files(
     partial.mkdir(parents=True, exist_ok=True)
     with lock_folder(partial):
         if (partial / JOB).exists():
-            check_identity(partial, _read_record(partial / JOB)["identity"], identity)
+            check_identity(partial, read_record(partial / JOB, dict[str, Any])["identity"], identity)
         _write_record(partial / JOB, record)
         running = replace(job, folder=str(partial), model=str(Path(job.model).absolute()))
         with connected(cluster) as ray:
@@ -236,13 +236,6 @@ def _id_types(sources: Sequence[RowSource]) -> list[str]:
             name = str(file.schema_arrow.field(field).type)
         names.add(PYTHON_TYPES.get(name, "str"))
     return sorted(names)
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Start over: {remove_command(path.parent)}") from None
 
 
 def _write_record(path: Path, record: dict[str, Any]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import logging
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from shortlist.compare.machine import machine_facts, peer_versions
 from shortlist.compare.measure import Convention, measure
 from shortlist.compare.peers.run_peer import CANNOT_RUN
 from shortlist.compare.plan import ALL, DEFAULT_RECIPES, EntryPlan, plan
-from shortlist.compare.results import DATA, LOCK, MACHINE, Entry, Store
+from shortlist.compare.results import DATA, MACHINE, Entry, Store
 from shortlist.compare.splits import PERTURBATIONS, Splits, write_peer_data
 from shortlist.compare.summary import summarise
 from shortlist.errors import DataError, OptionError, Stopped
+from shortlist.files import lock_folder
 from shortlist.recipes import get_recipe
 from shortlist.training.memory import free_memory
 
@@ -96,7 +96,7 @@ def compare(settings: Settings, on_summary: OnSummary = lambda summary: None) ->
     packages = [entry.peer.package for entry in settings.entries if entry.peer is not None]
     versions = peer_versions(settings.peers_python, packages) if packages else {}
     store = Store(settings.out)
-    with _lock(store):
+    with lock_folder(store.folder):
         try:
             return _Comparison(settings, versions, splits, store, on_summary).run()
         except KeyboardInterrupt:
@@ -347,15 +347,3 @@ def _one_line(entry: Entry) -> str:
     scores = ", ".join(f"{metric} {entry.scores[metric]:.2f}" for metric in ("P@1", "P@5", "PSP@1"))
     latency = "" if entry.ms_p50 is None else f", {entry.ms_p50:.3f} ms per text"
     return f"{scores}, trained in {entry.train_seconds or 0:,.1f} s{latency}"
-
-
-@contextlib.contextmanager
-def _lock(store: Store) -> Iterator[None]:
-    with (store.folder / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OptionError(
-                f"another comparison is running in {store.folder}. Wait for it, or choose another folder (--out)."
-            ) from None
-        yield

@@ -19,7 +19,7 @@ from shortlist.compare.job import Measured, read_arrays
 from shortlist.errors import DataError, OptionError
 from shortlist.files import write_atomically
 
-ENTRIES, WORK, LOCK = "entries", "work", ".lock"
+ENTRIES, WORK = "entries", "work"
 DATA, MACHINE = "data.json", "machine.json"
 
 
@@ -57,7 +57,7 @@ class Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise OptionError(f"{folder} is a file. --out must name a folder for the results.")
         names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
-        if not self.is_comparison(self.folder) and names - {ENTRIES, LOCK}:
+        if not self.is_comparison(self.folder) and names - {ENTRIES}:
             raise OptionError(f"{folder} is not empty and does not hold a comparison. Choose another folder (--out).")
         self.entries.mkdir(parents=True, exist_ok=True)
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from shortlist.data.dataset import Dataset
 from shortlist.data.records import ReadReport
-from shortlist.errors import DataError, MissingExtraError, OptionError, ShortlistError, Stopped
+from shortlist.errors import DataError, OptionError, ShortlistError, Stopped
 from shortlist.model.folder import load
 from shortlist.model.model import Model
 from shortlist.progress import Progress
@@ -268,8 +268,6 @@ def _end_with_parent() -> None:
 
 def _for_parent(error: BaseException) -> BaseException:
     """The error in a form that can be sent to another process."""
-    if isinstance(error, MissingExtraError):  # its message is made from other arguments
-        return ShortlistError(str(error))
     if isinstance(error, ShortlistError | OSError | MemoryError | KeyboardInterrupt):
         return error
     return RuntimeError("".join(traceback.format_exception(error)))
