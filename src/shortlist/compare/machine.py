@@ -16,6 +16,7 @@ from shortlist import __version__
 from shortlist.compare.peers.run_peer import installed_versions
 from shortlist.compare.plan import RUN_PEER
 from shortlist.errors import OptionError
+from shortlist.kernels.threads import n_cores
 
 OUR_LIBRARIES = ["numpy", "scipy", "faiss-cpu", "torch"]
 PEER_LIBRARIES = ["numpy", "scipy", "scikit-learn"]
@@ -23,10 +24,9 @@ PEER_LIBRARIES = ["numpy", "scipy", "scikit-learn"]
 
 def machine_facts() -> dict[str, Any]:
     """Processor, cores, memory, system, Python and library versions."""
-    this = psutil.Process()
     return {
         "cpu": _cpu_name(),
-        "cores": len(this.cpu_affinity()) if hasattr(this, "cpu_affinity") else psutil.cpu_count(),
+        "cores": n_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": platform.platform(),
         "python": platform.python_version(),

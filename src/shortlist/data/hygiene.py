@@ -12,7 +12,7 @@ import numpy as np
 from shortlist.arrays import Ragged, counts_to_indptr
 from shortlist.data.builder import drop_repeated_labels
 from shortlist.data.dataset import Dataset
-from shortlist.data.records import ReadReport
+from shortlist.data.records import ReadReport, shorten
 from shortlist.data.split import merge_identical_texts
 from shortlist.kernels.strings import StringTable
 from shortlist.text.texts import Texts
@@ -46,20 +46,20 @@ def findings(dataset: Dataset) -> list[str]:
     if separator := wrong_separator(dataset):
         count, example = _labels_with(separator, dataset)
         found.append(
-            f"{_count(count, 'label contains', 'labels contain')} {separator!r}, such as {_shorten(example)}. If it "
+            f"{_count(count, 'label contains', 'labels contain')} {separator!r}, such as {shorten(example)}. If it "
             f"separates labels, read the data with label_separator={separator!r} (--label-separator)."
         )
     elif spellings := _spellings(dataset):
         count = sum(len(names) - 1 for names in spellings)
         found.append(
             f"{_count(count, 'label differs', 'labels differ')} from another only in case or spaces, such as "
-            f"{_shorten(spellings[0][0])} and {_shorten(spellings[0][1])}. To merge: {FIX}."
+            f"{shorten(spellings[0][0])} and {shorten(spellings[0][1])}. To merge: {FIX}."
         )
     if dataset.display_names and not dataset.display_names.keys() & dataset.label_index.keys():
         one, other = next(iter(dataset.display_names)), dataset.label_names[0] if dataset.label_names else ""
         found.append(
-            f"None of the labels has a name: the names are for labels such as {_shorten(one)}, and the labels are such "
-            f"as {_shorten(other)}. Are these the right label_names (--label-names)?"
+            f"None of the labels has a name: the names are for labels such as {shorten(one)}, and the labels are such "
+            f"as {shorten(other)}. Are these the right label_names (--label-names)?"
         )
     if dataset.features is not None or not len(dataset):
         return found
@@ -69,7 +69,7 @@ def findings(dataset: Dataset) -> list[str]:
     ids = [text for text in sample if LOOKS_LIKE_ID.fullmatch(text.strip())]
     if len(ids) >= MIN_TEXTS_LIKE_IDS * len(sample):
         found.append(
-            f"{100 * len(ids) / len(sample):.0f} % of the texts look like ids, such as {_shorten(ids[0])}. "
+            f"{100 * len(ids) / len(sample):.0f} % of the texts look like ids, such as {shorten(ids[0])}. "
             "Is this the right field? Choose another with text= (--text)."
         )
     repeated = _repeated_texts(dataset) if dataset.labels.counts.max() == 1 else 0
@@ -99,8 +99,8 @@ def fix(dataset: Dataset) -> Fixed:
         if spellings := _spellings(dataset):
             kept = {name: _most_frequent(names, dataset) for names in spellings for name in names}
             for names in spellings:
-                others = ", ".join(_shorten(name) for name in names if name != kept[name])
-                done.append(f"merged {others} into {_shorten(kept[names[0]])}")
+                others = ", ".join(shorten(name) for name in names if name != kept[name])
+                done.append(f"merged {others} into {shorten(kept[names[0]])}")
             dataset = _rename(dataset, [[kept.get(name, name)] for name in dataset.label_names])
     if dataset.features is not None:
         return Fixed(dataset, done)
@@ -186,7 +186,3 @@ def _repeated_texts(dataset: Dataset) -> int:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
-
-
-def _shorten(name: str) -> str:
-    return repr(name if len(name) <= 40 else name[:39] + "…")

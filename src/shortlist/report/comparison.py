@@ -11,7 +11,7 @@ from shortlist.files import write_atomically
 from shortlist.report import sections
 from shortlist.report.plots import PANEL, WIDE, Bar, Point, duration, scatter
 from shortlist.report.render import Cell, Page
-from shortlist.report.sections import MEANINGS, METRICS, Data, file_size, read_entries, score_cell
+from shortlist.report.sections import MEANINGS, METRICS, Data, byte_count, read_entries, score_cell
 
 MAIN_METRIC = "P@1"
 PLOTTED_FROM = 0.5  # of the best score: systems below would squeeze the others together in a plot
@@ -21,8 +21,8 @@ COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
     "ms_p50": ("latency, median", lambda ms: f"{ms:.{2 if ms >= 1 else 3}f} ms"),
     "ms_p99": ("latency, 99th percentile", lambda ms: f"{ms:.{2 if ms >= 1 else 3}f} ms"),
     "bulk_texts_per_second": ("texts per second, in bulk", "{:,.0f}".format),
-    "model_bytes": ("model size", file_size),
-    "peak_memory_bytes": ("peak memory", file_size),
+    "model_bytes": ("model size", byte_count),
+    "peak_memory_bytes": ("peak memory", byte_count),
     "multiply_adds": ("multiply-adds per text", lambda n: f"{n:,.0f}" if n < 1e9 else f"{n / 1e9:,.1f} billion"),
 }
 

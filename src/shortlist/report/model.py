@@ -12,7 +12,7 @@ from shortlist.report import sections
 from shortlist.report.measure import Measurements
 from shortlist.report.plots import Bar, Line, bars, lines
 from shortlist.report.render import Cell, Page
-from shortlist.report.sections import MEANINGS, Data, file_size, score_cell
+from shortlist.report.sections import MEANINGS, Data, byte_count, score_cell
 
 KS = (1, 3, 5)
 MIN_STRENGTH = 0.15  # of the strongest word; weaker words are not coloured
@@ -51,7 +51,7 @@ def _tiles(entry: Entry) -> list[tuple[str, str, str]]:
     tiles.append(("Latency", f"{entry.ms_p50:.2f} ms", f"p99: {entry.ms_p99:.2f} ms"))
     tiles.append(("In bulk", f"{entry.bulk_texts_per_second:,.0f}", "texts per second"))
     if entry.model_bytes:
-        tiles.append(("Size", file_size(entry.model_bytes), "on disk"))
+        tiles.append(("Size", byte_count(entry.model_bytes), "on disk"))
     return tiles
 
 

@@ -55,7 +55,7 @@ def shared_sections(entries: Sequence[Entry], words: Mapping[str, Any] | None) -
     }
 
 
-def file_size(n_bytes: float) -> str:
+def byte_count(n_bytes: float) -> str:
     for unit, name in ((1e9, "GB"), (1e6, "MB")):
         if n_bytes >= unit:
             return f"{n_bytes / unit:,.1f} {name}"
