@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -15,6 +16,8 @@ class NativeKernels(BuildHookInterface):
         return [native["ZIG"]] if native["needs_zig"]() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if sys.version_info < (3, 11):  # noqa: UP036 - an older pip asks for metadata first
+            return  # pip then says which Python is needed, instead of what the compiler says
         self._build_script()["build"]()
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{next(sys_tags()).platform}"

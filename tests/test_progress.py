@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shortlist import progress
+from shortlist import messages, progress
 from shortlist.progress import Progress
 
 
@@ -48,7 +48,9 @@ def test_a_bar_in_a_notebook(monkeypatch):
     with Progress("reading pairs", total=100, unit="rows") as bar:
         bar.advance(100)
     assert "reading pairs" in sys.stderr.getvalue()
+    assert messages._Messages().stream is sys.stdout  # standard error is red there
     shell.config = {}  # IPython in a terminal
+    assert messages._Messages().stream is sys.stderr
     with Progress("reading pairs", total=100, unit="rows") as bar:
         assert bar._bar is None
 

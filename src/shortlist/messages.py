@@ -1,4 +1,4 @@
-"""Messages to people: on standard error by default, also in scripts and notebooks, and silenced with one call."""
+"""Messages to people: shown by default, also in scripts and notebooks, and silenced with one call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import Literal, TextIO, get_args
 
 from shortlist.errors import OptionError
-from shortlist.progress import Progress
+from shortlist.progress import Progress, in_notebook
 
 log = logging.getLogger("shortlist")
 
@@ -31,7 +31,7 @@ def set_verbosity(verbosity: Verbosity) -> None:
     Progress.bars = verbosity == "info"
     log.setLevel(LEVELS[verbosity])
     if not log.hasHandlers():
-        log.addHandler(_StandardError())
+        log.addHandler(_Messages())
         log.propagate = False  # a root handler that is set up later would print everything twice
 
 
@@ -41,12 +41,12 @@ def show_messages() -> None:
         set_verbosity("info")
 
 
-class _StandardError(logging.StreamHandler):
-    """Writes to what is standard error now: notebooks and tests replace it."""
+class _Messages(logging.StreamHandler):
+    """Writes to what is standard error now, which tests replace; in a notebook to the output, where errors are red."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
     def stream(self) -> TextIO:
-        return sys.stderr
+        return sys.stdout if in_notebook() else sys.stderr
