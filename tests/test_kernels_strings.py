@@ -47,6 +47,18 @@ def test_table_against_a_dictionary(batches, unknown):
     assert table.find_strings(list(oracle.ids)).tolist() == list(range(len(table)))
 
 
+@given(st.lists(strings | alike, max_size=40), st.lists(strings | alike, max_size=20))
+def test_table_of_distinct_strings(items, more):
+    table, oracle = StringTable.of_distinct(*pack(items)), Oracle()
+    if len(set(items)) < len(items):
+        assert table is None
+        return
+    oracle.add(items)
+    assert table.find_strings(items + more).tolist() == oracle.find(items + more)
+    assert table.add_strings(more).tolist() == oracle.add(more)
+    assert table.strings() == list(oracle.ids)
+
+
 @pytest.mark.slow
 def test_growth_through_many_strings():
     rng = np.random.default_rng(0)

@@ -32,6 +32,16 @@ class StringTable:
         self.arena = np.zeros(8192, np.uint8)
         self.offsets = np.zeros(513, np.int64)
 
+    @staticmethod
+    def of_distinct(arena: np.ndarray, offsets: np.ndarray) -> StringTable | None:
+        """The table of the strings `arena[offsets[i]:offsets[i + 1]]`, all at once; None if one occurs twice."""
+        table = StringTable()
+        table.count, table.offsets = len(offsets) - 1, offsets
+        table.arena = np.require(arena[: offsets[-1]], requirements="W")  # further strings may be added
+        table.slots = _slots_for(table.count)
+        native.place_strings(table.arrays, table.count)
+        return table if np.count_nonzero(table.slots != EMPTY) == table.count else None
+
     def __len__(self) -> int:
         return self.count
 
@@ -46,7 +56,7 @@ class StringTable:
         self.offsets = _grown(self.offsets, wanted + 1)
         self.arena = _grown(self.arena, int(self.offsets[self.count]) + size)
         if 2 * wanted > len(self.slots):
-            self.slots = np.full(1 << (2 * wanted - 1).bit_length(), EMPTY, np.int32)
+            self.slots = _slots_for(wanted)
             native.place_strings(self.arrays, self.count)
 
     def add(self, data: np.ndarray, bounds: np.ndarray) -> np.ndarray:
@@ -87,6 +97,11 @@ def unpack(data: np.ndarray, bounds: np.ndarray) -> list[str]:
     whole = data[bounds[0] : bounds[-1]].tobytes()
     edges = (bounds - bounds[0]).tolist()
     return [whole[start:end].decode() for start, end in itertools.pairwise(edges)]
+
+
+def _slots_for(count: int) -> np.ndarray:
+    """Empty slots, at least two for each string."""
+    return np.full(1 << max(2 * count - 1, 1).bit_length(), EMPTY, np.int32)
 
 
 def _grown(array: np.ndarray, wanted: int) -> np.ndarray:

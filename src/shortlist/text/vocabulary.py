@@ -69,11 +69,11 @@ class Vocabulary:
     @cached_property
     def _tables(self) -> tuple[StringTable, StringTable]:
         """The ids of the words (and after them the stop words), and of the subwords."""
-        words, subwords = StringTable(), StringTable()
-        texts = Texts.from_strings(self.words)
-        words.add(texts.buffer, texts.offsets)
-        subwords.add_strings(self.subwords)
-        if len(words) < len(self.words) or len(subwords) < len(self.subwords):
+        words, subwords = (
+            StringTable.of_distinct(texts.buffer, texts.offsets)
+            for texts in map(Texts.from_strings, (self.words, self.subwords))
+        )
+        if words is None or subwords is None:
             raise DataError("a word occurs twice in the vocabulary; every word must have one id.")
         words.add_strings(sorted(self.tokenizer.stop_word_set))  # keeps the id of a stop word that is also a word
         return words, subwords
