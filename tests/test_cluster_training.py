@@ -19,7 +19,7 @@ from shortlist.cluster.connection import connected
 from shortlist.cluster.train import train_on_cluster
 from shortlist.cluster.worker import TrainJob, out_of_memory
 from shortlist.errors import DataError, OptionError, ShortlistError
-from training_processes import OPTIONS, files_of, noisy_topics, start_command
+from training_processes import OPTIONS, exit_code, files_of, noisy_topics, start_command
 
 ray = pytest.importorskip("ray", reason="needs Ray, of the extra `ray`")
 slow = pytest.mark.slow
@@ -125,6 +125,30 @@ def test_workers_learn_what_one_machine_learns(cluster, undisturbed, pairs, tmp_
     alone.save(tmp_path / "alone", 32)
     expected.save(tmp_path / "expected", 32)
     assert files_of(tmp_path / "alone") == files_of(tmp_path / "expected")
+
+
+@slow
+def test_inceptionxml_plus_from_the_command_line(cluster, pairs, tmp_path):
+    """The meta-classifier and the label rows are sharded; the model is that of one machine."""
+    options = {"n_epochs": 2, "embedding_dim": 64, "channels": 4, "batch_size": 32, "n_clusters": 7, "seed": 5}
+    command = ["train", str(pairs), "--recipe", "inceptionxml+", "--threads", "1", "--bits", "32"]
+    command += [f"--set={name}={value}" for name, value in options.items()]
+    for name, more in (("alone", []), ("together", ["--cluster", cluster, "--workers", "2"])):
+        messages = tmp_path / f"{name}.txt"
+        process = start_command(tmp_path, [*command, "--out", name, *more], messages)
+        assert exit_code(process, 300) == 0, messages.read_text()
+    assert "epoch 2/2" in (tmp_path / "together.txt").read_text()
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"alone", "together"}  # no checkpoints
+    texts = list(noisy_topics(200, 9).texts)
+    alone, together = (shortlist.load(tmp_path / name) for name in ("alone", "together"))
+    assert (together.rank(texts, 1)[0] == alone.rank(texts, 1)[0]).mean() > 0.95  # bfloat16 rounds, where there is AMX
+
+
+@slow
+def test_workers_are_not_nicer_than_the_driver(cluster):
+    """At Ray's default of 15, a busy machine would leave them next to nothing."""
+    niceness = ray.remote(num_cpus=0)(lambda: os.nice(0))
+    assert ray.get(niceness.remote()) == os.nice(0)
 
 
 @slow

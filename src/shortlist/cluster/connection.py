@@ -52,6 +52,8 @@ def _connect(ray: Any, address: str, local: dict[str, Any]) -> None:
                 ) from None
     # Nothing is sent to Ray's makers, and nothing listens beyond this machine.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's default of 15 leaves workers next to nothing of a busy machine, and a training waits for its slowest worker.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     with _on_loopback():
         ray.init(address=LOCAL, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet, **local)
 
