@@ -12,7 +12,8 @@ from shortlist.arrays import QuantizedMatrix, Ragged
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import add_wanted, join_shortlists
 from shortlist.kernels.classifier import best_of_clusters, score_all_rows, score_rows
-from shortlist.kernels.top_k import best_of_candidates, best_of_row, top_columns
+from shortlist.kernels.native import native
+from shortlist.kernels.top_k import best_of_row, top_columns
 from shortlist.stages.candidates import top_clusters
 from shortlist.stages.classifier import RowClassifier, best_of
 
@@ -64,7 +65,7 @@ class TestBestOfCandidates:
         np.testing.assert_allclose(probabilities, expit(np.take_along_axis(odds, order, axis=1)), rtol=1e-6)
         if min(k, n_candidates):
             canvases = [np.full((n_texts + 2, min(k, n_candidates)), -7, kind) for kind in (np.int32, np.float32)]
-            best_of_candidates(ids, odds, *(canvas[1:-1] for canvas in canvases))
+            native.best_of_candidates(ids, odds, *(canvas[1:-1] for canvas in canvases))
             assert canvases[0][1:-1].tolist() == best.tolist()
             assert all((canvas[[0, -1]] == -7).all() for canvas in canvases)
 

@@ -13,8 +13,8 @@ from shortlist.stages.encoders import BagEncoder
 torch = pytest.importorskip("torch")
 
 from shortlist.training.batches import padded  # noqa: E402
+from shortlist.training.blending import WEIGHTS  # noqa: E402
 from shortlist.training.heads import BlockOptions  # noqa: E402
-from shortlist.training.mixing import WEIGHTS  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork  # noqa: E402
 from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
 from shortlist.training.shortlisting import few_of_each  # noqa: E402

@@ -78,6 +78,19 @@ class Ragged:
         counts = np.bincount(pairs // n_values, minlength=len(self))
         return Ragged(counts_to_indptr(counts), (pairs % n_values).astype(np.int32))
 
+    def padded(self, fill: float, width: int | None = None) -> np.ndarray:
+        """The first `width` values of each row as a matrix, `fill` behind shorter rows; of at least one column.
+
+        >>> Ragged.from_lists([[4], [1, 2, 3], []]).padded(-1, width=2).tolist()
+        [[4, -1], [1, 2], [-1, -1]]
+        """
+        counts = self.counts if width is None else np.minimum(self.counts, width)
+        columns = np.arange(max(int(counts.max(initial=0)), 1))
+        there = columns < counts[:, None]
+        matrix = np.full(there.shape, fill, self.values.dtype)
+        matrix[there] = self.values[(self.indptr[:-1, None] + columns)[there]]
+        return matrix
+
     def to_csr(self, n_columns: int) -> sparse.csr_array:
         """As a float32 matrix. Values that occur twice in a row are summed."""
         data = np.ones(len(self.values), np.float32) if self.weights is None else self.weights

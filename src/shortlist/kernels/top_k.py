@@ -5,6 +5,8 @@ Insertion suits short lists and scores that come one by one; selection suits lon
 
 from __future__ import annotations
 
+import numpy as np
+
 from shortlist.kernels.native import native
 from shortlist.kernels.threads import run_ranges
 
@@ -25,6 +27,9 @@ def top_columns(scores, k, chosen):
     run_ranges(native.top_columns, len(scores), 8, scores, k, chosen)
 
 
-def best_of_candidates(ids, odds, best, best_odds):
-    """The candidates of each text with the largest odds, the largest first; of equal odds the first."""
-    native.best_of_candidates(ids, odds, best, best_odds)
+def best_of_candidates(ids, odds, k):
+    """The k candidates of each text with the largest odds, the largest first, and these; of equal odds the first."""
+    k = min(k, ids.shape[1])
+    best, best_odds = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
+    native.best_of_candidates(ids, np.ascontiguousarray(odds, np.float32), best, best_odds)
+    return best, best_odds

@@ -93,7 +93,7 @@ class AttentionLayer:
     def best(self, features: Ragged, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best of all rows for each text, and their logits."""
         rows = np.arange(len(self), dtype=np.int32)
-        return _best(np.broadcast_to(rows, (len(features), len(self))), self.logits(features), k)
+        return best_of_candidates(np.tile(rows, (len(features), 1)), self.logits(features), k)
 
     def best_of_clusters(
         self, features: Ragged, clusters: np.ndarray, starts: np.ndarray, cluster_logits: np.ndarray, k: int
@@ -105,7 +105,7 @@ class AttentionLayer:
         rows = rows_of_clusters(clusters, starts)
         of_clusters = np.take_along_axis(cluster_logits, clusters, axis=1)
         of_rows = np.repeat(of_clusters, rows.shape[1] // max(clusters.shape[1], 1), axis=1)
-        return _best(rows, _log_expit(self.logits_of(features, rows)) + _log_expit(of_rows), k)
+        return best_of_candidates(rows, _log_expit(self.logits_of(features, rows)) + _log_expit(of_rows), k)
 
     def multiply_adds(self, n_rows: float, n_words: float) -> float:
         """The cost of scoring this many rows for one text of this many words."""
@@ -127,10 +127,3 @@ def rows_of_clusters(clusters: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def _log_expit(logits: np.ndarray) -> np.ndarray:
     return -np.logaddexp(np.float32(0), -logits)
-
-
-def _best(rows: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    k = min(k, rows.shape[1])
-    best, best_scores = np.empty((len(rows), k), np.int32), np.empty((len(rows), k), np.float32)
-    best_of_candidates(rows, scores, best, best_scores)
-    return best, best_scores

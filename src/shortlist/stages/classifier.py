@@ -32,21 +32,14 @@ LABELS_PER_BLOCK = 8192
 
 def best_of(ids: np.ndarray, log_odds: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k candidates (texts × K ids, -1 for none) with the highest log-odds, and their probabilities."""
-    best, best_odds = _best_of(ids, log_odds, k)
+    best, best_odds = best_of_candidates(ids, log_odds, k)
     return best, expit(best_odds)
 
 
 def best_of_scores(ids: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k candidates (texts × K ids, -1 for none) with the highest scores, −∞ for none, and these; 0 for none."""
-    best, best_scores = _best_of(ids, scores, k)
+    best, best_scores = best_of_candidates(ids, scores, k)
     return best, np.maximum(best_scores, 0)
-
-
-def _best_of(ids: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    k = min(k, ids.shape[1])
-    best, best_values = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
-    best_of_candidates(ids, np.ascontiguousarray(values, np.float32), best, best_values)
-    return best, best_values
 
 
 class Classifier(Stage):

@@ -15,7 +15,7 @@ from shortlist.training.heads import StepResult
 from shortlist.training.learner import find_device
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.networks.attention import AttentionNetwork
-from shortlist.training.optimization import WORD_OPTIMIZERS
+from shortlist.training.optimization import WORD_OPTIMIZERS, adam_state, restore_adam
 
 STEPS_BETWEEN_AVERAGES = 100  # as in the authors' program
 
@@ -96,8 +96,7 @@ class AttentionLearner:
         tensors = {**with_prefix("network", self.network.state_dict()), **with_prefix("mean", self._means)}
         for name, optimizer in self._row_optimizers.items():
             tensors |= with_prefix(name, optimizer.state())
-        for number, moments in self._adam.state_dict()["state"].items():
-            tensors |= with_prefix(f"adam.{number}", moments)
+        tensors |= adam_state(self._adam)
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
         return {**arrays, "n_steps": np.asarray(self._n_steps), "n_averaged": np.asarray(self._n_averaged)}
 
@@ -110,11 +109,7 @@ class AttentionLearner:
         for name, optimizer in self._row_optimizers.items():
             for what, values in optimizer.state().items():
                 values.copy_(tensors[f"{name}.{what}"])
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, values in without_prefix("adam", tensors).items():
-            number, _, what = name.partition(".")
-            moments.setdefault(int(number), {})[what] = values.clone()  # Adam would take it as its own
-        self._adam.load_state_dict({**self._adam.state_dict(), "state": moments})
+        restore_adam(self._adam, tensors)
 
 
 def are_positive(candidates: np.ndarray, positives: Ragged) -> np.ndarray:

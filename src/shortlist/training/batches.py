@@ -111,8 +111,7 @@ class ShortlistBatches:
         others = rng.integers(self.n_labels, size=(len(rows), self.n_random), dtype=np.int32)
         shortlists = self.candidates
         if isinstance(shortlists, Ragged):
-            most = int(shortlists.counts[rows].max(initial=0))
-            shortlists, rows = padded(shortlists, rows, most, -1).astype(np.int32), np.arange(len(rows))
+            shortlists, rows = shortlists.take(rows).padded(-1), np.arange(len(rows))
         if self.shard is not None:
             others = self.shard.row_of_label[others]
         width = shortlists.shape[1] + self.n_random + int(positives.counts.max(initial=0))
@@ -137,11 +136,5 @@ def epoch_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -
 
 def padded(word_ids: Ragged, rows: np.ndarray, max_words: int, padding: int) -> np.ndarray:
     """The first `max_words` word ids (or weights of words) of each row, padded to the longest of them."""
-    part = word_ids.take(rows)
-    counts = np.minimum(part.counts, max_words)
-    width = max(int(counts.max(initial=0)), 1)
-    columns = np.arange(width)
-    there = columns < counts[:, None]
-    out = np.full((len(rows), width), padding, np.float32 if part.values.dtype == np.float32 else np.int64)
-    out[there] = part.values[(part.indptr[:-1, None] + columns)[there]]
-    return out
+    matrix = word_ids.take(rows).padded(padding, max_words)
+    return matrix if matrix.dtype == np.float32 else matrix.astype(np.int64)

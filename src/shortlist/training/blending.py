@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant
@@ -11,8 +14,11 @@ from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import RowClassifier
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
-from shortlist.training.mixing import choose_weight
+from shortlist.training.loop import SELECTED_BY
 from shortlist.training.shortlisting import TEXTS_PER_BLOCK
+
+# What the authors of Astec tried for α and β in their program.
+WEIGHTS = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 
 def fit_blend(build: Build, stage: RowClassifier) -> AnyBlend:
@@ -43,10 +49,22 @@ def choose_alpha(blend: MeanBlend, data: TrainingData, near: Candidates, logits:
     """The blend with the α that ranks the candidates of held-out texts best."""
 
     def with_alpha(alpha: float) -> MeanBlend:
-        return MeanBlend(alpha, blend.vote_weight, blend.scale)
+        return replace(blend, alpha=alpha)
 
     assert near.ids is not None
     return with_alpha(choose_weight(data, near.ids, lambda alpha: with_alpha(alpha).log_odds(logits, *near.evidence)))
+
+
+def choose_weight(data: TrainingData, ids: np.ndarray, scores: Callable[[float], np.ndarray]) -> float:
+    """The weight, such as the published α and β, whose scores rank the candidates of held-out texts best.
+
+    ids     the candidates (texts × K, -1 for none)
+    scores  of these, for a weight
+
+    Of equally good weights, the smallest.
+    """
+    reached = {w: data.measure_scores(ids, np.where(ids >= 0, scores(w), -np.inf))[SELECTED_BY] for w in WEIGHTS}
+    return max(WEIGHTS, key=lambda weight: reached[weight])
 
 
 def fit_weights(data: TrainingData, near: Candidates, logits: np.ndarray) -> Blend:

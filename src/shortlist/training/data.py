@@ -12,6 +12,7 @@ from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import DataError
 from shortlist.evaluation import evaluate
+from shortlist.kernels.top_k import best_of_candidates
 from shortlist.labels.centroids import label_centroids
 from shortlist.labels.correlation import correlated_centroids, label_correlations
 from shortlist.labels.tree import LabelTree
@@ -191,6 +192,10 @@ class TrainingData:
             correlations = label_correlations(self.labels, self.n_labels, seed=seed, threads=threads)
             centroids = correlated_centroids(centroids, correlations, threads)
         return LabelTree.build(centroids, n_clusters, seed=seed, threads=threads, normalize=not correlated)
+
+    def measure_scores(self, ids: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+        """The metrics of these candidates (held-out texts × K, -1 for none), ranked by these scores, −∞ for none."""
+        return self.measure(best_of_candidates(ids, scores, 5)[0])
 
     def measure(self, ids: np.ndarray) -> dict[str, float]:
         """The metrics of these labels (held-out texts × k)."""

@@ -164,7 +164,4 @@ def best_of_group(group: Group, ids: np.ndarray, values: np.ndarray, k: int) -> 
     values  float32, −∞ for none
     """
     every, of_every = (np.concatenate(group.gather(array), axis=1) for array in (ids, values))
-    k = min(k, every.shape[1])
-    best, best_values = np.empty((len(ids), k), np.int32), np.empty((len(ids), k), np.float32)
-    best_of_candidates(every, np.ascontiguousarray(of_every, np.float32), best, best_values)
-    return best, best_values
+    return best_of_candidates(every, of_every, k)

@@ -13,7 +13,8 @@ from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import OptionError
 from shortlist.kernels.candidates import add_wanted
 from shortlist.labels.tree import LabelTree
-from shortlist.stages.stage import with_prefix
+from shortlist.stages.attention_layer import rows_of_clusters
+from shortlist.stages.stage import with_prefix, without_prefix
 from shortlist.training.batches import Batch
 from shortlist.training.device_rows import DeviceRows
 from shortlist.training.group import ALONE, Group, own_clusters, summed
@@ -22,7 +23,7 @@ from shortlist.training.label_rows import Candidates, Clusters, LabelRows
 from shortlist.training.memory import keep_freed_memory
 from shortlist.training.networks.dropout import Dropout
 from shortlist.training.networks.residual import ResidualBlock
-from shortlist.training.optimization import WORD_OPTIMIZERS
+from shortlist.training.optimization import WORD_OPTIMIZERS, adam_state, restore_adam
 from shortlist.training.processor import bfloat16_product, has_fast_bfloat16
 from shortlist.training.sharding import best_clusters
 
@@ -195,8 +196,7 @@ class Learner:
         tensors = with_prefix("module", self._modules.state_dict())
         if self._words is not None:
             tensors |= with_prefix("words", self._words.state())
-        for number, moments in self._adam.state_dict()["state"].items():
-            tensors |= with_prefix(f"adam.{number}", moments)
+        tensors |= adam_state(self._adam)
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
         for name, head in self.heads.items():
             arrays |= with_prefix(f"head.{name}", head.rows.arrays())
@@ -205,17 +205,11 @@ class Learner:
     def restore(self, arrays: Arrays) -> None:
         """Become what `state` saved."""
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        modules = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
-        self._modules.load_state_dict(modules)
+        self._modules.load_state_dict(without_prefix("module", tensors))
         if self._words is not None:
             for name, tensor in self._words.state().items():
                 tensor.copy_(tensors[f"words.{name}"])
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith("adam."):
-                _, number, what = name.split(".")
-                moments.setdefault(int(number), {})[what] = tensor.clone()  # Adam would take it as its own
-        self._adam.load_state_dict({**self._adam.state_dict(), "state": moments})
+        restore_adam(self._adam, tensors)
         for head_name, head in self.heads.items():
             for name, value in vars(head.rows).items():
                 if f"head.{head_name}.{name}" in arrays:
@@ -226,17 +220,6 @@ class Learner:
 def _has_sparse_words(network: Any) -> bool:
     words = getattr(network, "words", None)
     return isinstance(words, nn.Embedding) and words.sparse
-
-
-def rows_of_clusters(clusters: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The rows of the clusters of each text (texts × K), side by side; -1 for none. For `starts`, see `Clusters`."""
-    sizes = np.append(np.diff(starts), 0)[clusters]  # -1 is no cluster
-    counts = sizes.sum(axis=1)
-    firsts, sizes = starts[clusters].ravel(), sizes.ravel()
-    rows = np.arange(counts.sum()) + np.repeat(firsts - np.cumsum(sizes) + sizes, sizes)
-    side_by_side = np.full((len(clusters), counts.max(initial=0)), -1, np.int32)
-    side_by_side[np.arange(side_by_side.shape[1]) < counts[:, None]] = rows
-    return side_by_side
 
 
 def with_positives(clusters: np.ndarray, positives: Ragged) -> tuple[np.ndarray, int]:

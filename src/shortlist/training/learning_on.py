@@ -210,8 +210,4 @@ def remember(reranker: Reranker, texts: Any, lesson: Lesson, vocabulary: Vocabul
 
 def _padded_rows(lesson: Lesson) -> np.ndarray:
     """The wrong labels of each text, which are told apart even if they are no candidates; -1 behind them."""
-    wrong = lesson.wrong
-    padded = np.full((len(wrong), int(wrong.counts.max(initial=0))), -1, np.int32)
-    places = np.arange(len(wrong.values)) - np.repeat(wrong.indptr[:-1], wrong.counts)
-    padded[wrong.row_ids, places] = lesson.compact(wrong.values)
-    return padded
+    return Ragged(lesson.wrong.indptr, lesson.compact(lesson.wrong.values)).padded(-1)

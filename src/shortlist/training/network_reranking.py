@@ -16,11 +16,11 @@ from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.stage import without_prefix
 from shortlist.training.batches import ShortlistBatches
+from shortlist.training.blending import choose_weight
 from shortlist.training.build import Build
 from shortlist.training.data import TrainingData
 from shortlist.training.heads import EncoderOptions, identity_head
 from shortlist.training.label_rows import rows_memory
-from shortlist.training.mixing import choose_weight
 from shortlist.training.networks import EncoderNetwork, network_kind, new_learner, new_network
 
 log = logging.getLogger("shortlist")
@@ -75,8 +75,7 @@ class RerankerValidation:
         encoder = self._network.stage(without_prefix("encoder", arrays))
         features = encoder.encode(self._data.held_out_inputs)
         logits = OutputLayer(without_prefix("rows", arrays)).logits_of(features, self._ids)
-        best = np.argsort(-logits, axis=1, kind="stable")[:, :5]
-        return self._data.measure(np.take_along_axis(self._ids, best, axis=1))
+        return self._data.measure_scores(self._ids, logits)
 
 
 def memory(build: Build) -> dict[str, int]:

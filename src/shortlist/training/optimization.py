@@ -1,4 +1,4 @@
-"""The optimisers of word vectors in torch."""
+"""The optimisers of word vectors in torch, and the state of its Adam."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.kernels.label_rows import EPSILON, MEMORY, MOMENTUM
+from shortlist.stages.stage import without_prefix
 from shortlist.training.label_rows import RowOptions, step_rates
 
 
@@ -58,6 +59,24 @@ class WordAdam:
 
     def state(self) -> dict[str, Tensor]:
         return {"means": self.means, "mean_squares": self.mean_squares, "n_steps": self.n_steps}
+
+
+def adam_state(adam: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The moments of torch's Adam, by number of parameter and name: "adam.0.exp_avg"."""
+    return {
+        f"adam.{number}.{name}": moment
+        for number, moments in adam.state_dict()["state"].items()
+        for name, moment in moments.items()
+    }
+
+
+def restore_adam(adam: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give torch's Adam the moments of `adam_state` among these tensors."""
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in without_prefix("adam", tensors).items():
+        number, _, of_parameter = name.partition(".")
+        moments.setdefault(int(number), {})[of_parameter] = tensor.clone()  # Adam would take it as its own
+    adam.load_state_dict({**adam.state_dict(), "state": moments})
 
 
 WORD_OPTIMIZERS: dict[str, type[WordRowAdam] | type[WordAdam]] = {"row-adam": WordRowAdam, "adam": WordAdam}

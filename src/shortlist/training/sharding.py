@@ -175,10 +175,8 @@ def own_candidates(features: EncodedTexts, stage: ShardedCandidates) -> Ragged:
 
 def padded_rows(candidates: Ragged) -> tuple[np.ndarray, np.ndarray]:
     """Rows and their cosines, texts × the most of any text; -1 and 0 for none."""
-    there = np.arange(int(candidates.counts.max(initial=0))) < candidates.counts[:, None]
-    rows, cosines = np.full(there.shape, -1, np.int32), np.zeros(there.shape, np.float32)
-    rows[there], cosines[there] = candidates.values, candidates.weights
-    return rows, cosines
+    assert candidates.weights is not None
+    return candidates.padded(-1), Ragged(candidates.indptr, candidates.weights).padded(0)
 
 
 def hard_negatives_of_group(

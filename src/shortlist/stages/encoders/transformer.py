@@ -81,7 +81,7 @@ class TransformerEncoder(Encoder):
         with torch_threads(n_threads()), torch.inference_mode():
             for begin in range(0, len(by_length), TEXTS_PER_BATCH):
                 rows = by_length[begin : begin + TEXTS_PER_BATCH]
-                features[rows] = module(torch.from_numpy(side_by_side(inputs.take(rows)))).numpy()
+                features[rows] = module(torch.from_numpy(inputs.take(rows).padded(-1).astype(np.int64))).numpy()
         return features
 
     def _ready(self) -> Any:
@@ -173,12 +173,3 @@ class torch_threads:
 
         if self._before != self._n_threads:
             torch.set_num_threads(self._before)
-
-
-def side_by_side(pieces: Ragged) -> np.ndarray:
-    """Ragged rows as a matrix, -1 behind the shorter ones; of at least one column."""
-    columns = np.arange(max(int(pieces.counts.max(initial=0)), 1))
-    there = columns < pieces.counts[:, None]
-    matrix = np.full(there.shape, -1, np.int64)
-    matrix[there] = pieces.values
-    return matrix
