@@ -17,8 +17,8 @@ from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
 from shortlist.training.hashing import HASHINGS  # noqa: E402
 from shortlist.training.heads import EncoderOptions, HeadOptions  # noqa: E402
-from shortlist.training.joint import joint_learner  # noqa: E402
 from shortlist.training.networks import new_learner, new_network  # noqa: E402
+from shortlist.training.phases.joint import joint_learner  # noqa: E402
 
 N_TEXTS, N_LABELS, N_STEPS, RATE, TOLERANCE = 24, 20, 6, 0.001, 1e-5
 

@@ -21,8 +21,8 @@ pytest.importorskip("transformers", reason="needs the extra transformers")
 from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
 from shortlist.training import learner as learner_module  # noqa: E402
-from shortlist.training.joint import joint_learner  # noqa: E402
 from shortlist.training.networks import new_network  # noqa: E402
+from shortlist.training.phases.joint import joint_learner  # noqa: E402
 
 pytestmark = pytest.mark.slow  # imports transformers
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.01

@@ -25,9 +25,9 @@ torch = pytest.importorskip("torch")
 
 from tests.tiny_learner import assert_equal, copied, interrupt_in_step  # noqa: E402
 
-from shortlist.training import attention as phases  # noqa: E402
 from shortlist.training.attention_learner import AttentionLearner  # noqa: E402
 from shortlist.training.networks.attention import AttentionNetwork  # noqa: E402
+from shortlist.training.phases import attention as phases  # noqa: E402
 
 RECIPE = shortlist.get_recipe("attentionxml")
 N_WORDS, N_ROWS = 30, 11

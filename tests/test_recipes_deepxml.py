@@ -17,7 +17,7 @@ from shortlist.training.blending import WEIGHTS  # noqa: E402
 from shortlist.training.heads import BlockOptions  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork  # noqa: E402
 from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
-from shortlist.training.shortlisting import few_of_each  # noqa: E402
+from shortlist.training.phases.candidates import few_of_each  # noqa: E402
 
 N_TOPICS = 12
 SMALL = {

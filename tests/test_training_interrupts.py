@@ -9,9 +9,9 @@ import pytest
 
 import shortlist
 from shortlist.errors import Stopped
-from shortlist.training import shortlisting
 from shortlist.training.checkpoints import FACTS
 from shortlist.training.interrupts import stopping
+from shortlist.training.phases import candidates
 
 NUMBERS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 SMALL = {"embedding_dim": 16, "n_surrogate_epochs": 2, "n_epochs": 1, "threads": 1}
@@ -47,7 +47,7 @@ def test_between_two_phases(tmp_path, monkeypatch, number):
         os.kill(os.getpid(), number)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shortlisting, "candidates", interrupted)
+        patched.setattr(candidates, "candidates", interrupted)
         with pytest.raises(Stopped, match="To continue, rerun with --resume"):
             shortlist.train(data, "astec", **options)
     resumed = shortlist.train(data, "astec", **options, resume=True)

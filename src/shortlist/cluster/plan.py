@@ -219,7 +219,7 @@ def _surrogate(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
 
 
 def _candidates(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
-    from shortlist.training.extreme import classifier_memory
+    from shortlist.training.phases.classifier import classifier_memory
 
     memory = {**data, **classifier_memory(build)}
     for name in ("label rows", "residual block", "a batch"):
@@ -232,7 +232,7 @@ def _candidates(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
 
 
 def _classifier(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
-    from shortlist.training.extreme import classifier_memory
+    from shortlist.training.phases.classifier import classifier_memory
 
     options, n_features = build.options, _n_features(build)
     n_rows = min(options.n_candidates + options.n_random_negatives + sizes.labels_per_text, sizes.n_labels)
@@ -245,7 +245,7 @@ def _classifier(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
 
 
 def _joint(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
-    from shortlist.training.joint import joint_memory
+    from shortlist.training.phases.joint import joint_memory
 
     options, n_features, n_clusters = build.options, _n_features(build), build.options.get("n_clusters", 0)
     n_rows: float = sizes.n_labels

@@ -71,7 +71,7 @@ class Recipe:
 
     name, summary, cost, choose_when  what `shortlist recipes` prints
     encoder                           the name of a built-in encoder, or a `CustomEncoder`
-    phases                            names of the phases of training, in order (training/phases.py)
+    phases                            names of the phases of training, in order (training/phases/)
     options                           every option with its default, meaning and range
     takes                             what it can learn from: "texts", "sparse" features, "dense" features
     published                         defaults that differ in the paper, by name of the option

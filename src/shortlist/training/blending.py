@@ -13,9 +13,8 @@ from shortlist.stages.blend import MIN_VOTES, AnyBlend, Blend, MeanBlend
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import RowClassifier
 from shortlist.training.build import Build
-from shortlist.training.data import TrainingData
+from shortlist.training.data import TEXTS_PER_BLOCK, TrainingData
 from shortlist.training.loop import SELECTED_BY
-from shortlist.training.shortlisting import TEXTS_PER_BLOCK
 
 # What the authors of Astec tried for α and β in their program.
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(1, 10))

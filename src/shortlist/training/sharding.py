@@ -19,10 +19,8 @@ from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import Encoder
 from shortlist.stages.pipeline import Pipeline, Ranking
 from shortlist.stages.stage import quantize_rows
-from shortlist.training.data import rows_of
+from shortlist.training.data import TEXTS_PER_BLOCK, rows_of
 from shortlist.training.group import Group, Range, Shard, best_of_group, own_clusters
-
-TEXTS_PER_BLOCK = 4096
 
 
 class EncodedTexts:

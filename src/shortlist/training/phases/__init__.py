@@ -1,4 +1,7 @@
-"""The phases of training by name, as recipes list them. Each one adds stages to the model under construction."""
+"""The phases of training, by the names that recipes list them under. Each adds stages to the model under construction.
+
+To add one: write `NAME(build)` in a file here, and `NAME_memory(build)` if it needs much; list it in `PHASES`.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ class Phase(NamedTuple):
     memory: Callable[[Build], dict[str, int]]
 
 
-# By module, loaded when used: baselines need no torch.
+# The module of each, which is loaded when used: baselines need no torch.
 PHASES = {
     "frequencies": "baselines",
     "centroids": "baselines",
     "joint": "joint",
-    "surrogate": "deepxml",
-    "candidates": "shortlisting",
-    "classifier": "extreme",
+    "surrogate": "surrogate",
+    "candidates": "candidates",
+    "classifier": "classifier",
     "buckets": "buckets",
     "attention_clusters": "attention",
     "attention_labels": "attention",
 }
 
 
-# Functions of their modules: from a pipeline and a build to a re-ranker.
+# Modules of training/ and their functions: from a pipeline and a build to a re-ranker.
 RERANKERS = {"words": ("reranking", "learn_reranker"), "network": ("network_reranking", "learn_network_reranker")}
 
 
@@ -40,7 +43,7 @@ def phase_named(name: str) -> Phase:
     """The phase `name`: functions `name` and `name_memory` of its module."""
     if name not in PHASES:
         raise OptionError(f"there is no phase {name!r}; the phases are {', '.join(PHASES)}")
-    module = importlib.import_module(f"shortlist.training.{PHASES[name]}")
+    module = importlib.import_module(f"{__name__}.{PHASES[name]}")
     return Phase(getattr(module, name), getattr(module, f"{name}_memory", lambda build: {}))
 
 

@@ -10,10 +10,10 @@ from shortlist.stages.classifier import BucketClassifier, bucket_arrays
 from shortlist.stages.encoders import BagEncoder, ParallelEncoders
 from shortlist.stages.stage import without_prefix
 from shortlist.training.build import Build
-from shortlist.training.deepxml import learn_tasks
 from shortlist.training.hashing import HASHINGS
 from shortlist.training.heads import HeadOptions
 from shortlist.training.networks import network_kind, new_network
+from shortlist.training.phases.surrogate import learn_tasks
 
 log = logging.getLogger("shortlist")
 

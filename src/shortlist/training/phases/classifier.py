@@ -1,17 +1,22 @@
 """DeepXML's modules III and IV, the phase `classifier`: label rows, and a block that may change features a little more.
 
-Other classifiers over the same features can take their place (Table 6(c) of the paper).
+Linear classifiers over the same features can take their place (Table 6(c) of the paper): support vector machines with
+squared hinge loss, as in LIBLINEAR. Slice learns a label on its texts and on those that it is a candidate for; DiSMEC
+on all texts.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from shortlist.arrays import Arrays
+from shortlist.arrays import Arrays, Ragged
 from shortlist.errors import OptionError
+from shortlist.labels.centroids import normalize_rows
+from shortlist.lazy import sparse
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier, VoteClassifier
 from shortlist.stages.stage import without_prefix
@@ -21,13 +26,17 @@ from shortlist.training.build import Build
 from shortlist.training.group import Shard
 from shortlist.training.heads import identity_head
 from shortlist.training.label_rows import rows_memory
-from shortlist.training.linear import learn_rows
 from shortlist.training.networks import EncoderNetwork, given_features, network_kind, new_learner, new_network
+from shortlist.training.phases.candidates import index_labels
+from shortlist.training.reranking import learn_word_weights
 from shortlist.training.sharding import EncodedTexts, ShardedRows, hard_negatives_of_group
-from shortlist.training.shortlisting import index_labels
 from shortlist.training.starts import rows_at_centres
 
 log = logging.getLogger("shortlist")
+
+# Of the linear classifiers: weights nearer to 0 become 0, as in the authors' programs.
+MIN_WEIGHTS = {"slice": 1e-6, "dismec": 0.01}
+PAIRS_PER_BLOCK = 1 << 24
 
 
 def classifier(build: Build) -> None:
@@ -105,8 +114,38 @@ def learn_linear(build: Build) -> RowClassifier:
     data, options = build.data, build.options
     assert isinstance(build.features, np.ndarray) and build.candidates_of is not None
     ids = build.candidates_of[0]
-    rows = learn_rows(options.classifier, build.features, data.labels, data.n_labels, ids, options.C)
+    rows = learn_svms(options.classifier, build.features, data.labels, data.n_labels, ids, options.C)
     return RowClassifier(rows, {"blend": {}, "unit_features": True})
+
+
+def learn_svms(
+    kind: str, features: np.ndarray, labels: Ragged, n_labels: int, candidates: np.ndarray, C: float
+) -> Arrays:
+    """The weights and biases of all labels, over features of length 1.
+
+    kind        "slice" or "dismec"
+    candidates  texts × K label ids, -1 for none
+    """
+    unit = sparse.csr_array(normalize_rows(features))
+    weights, biases = np.zeros((n_labels, features.shape[1]), np.float32), np.zeros(n_labels, np.float32)
+    blocks = _all_texts(labels, n_labels) if kind == "dismec" else [(slice(0, n_labels), labels, candidates)]
+    for block, own, of_texts in blocks:
+        n_rows = block.stop - block.start
+        learnt = learn_word_weights(unit, own, n_rows, of_texts, C, MIN_WEIGHTS[kind], "label rows")
+        rows = (learnt["weights"], learnt["words"].astype(np.int32), learnt["starts"])
+        weights[block] = sparse.csr_array(rows, shape=(n_rows, features.shape[1])).toarray()
+        biases[block] = learnt["biases"]
+    return {"weights": weights, "biases": biases}
+
+
+def _all_texts(labels: Ragged, n_labels: int) -> Iterator[tuple[slice, Ragged, np.ndarray]]:
+    """Blocks of labels for which every text is an example: the labels of texts within a block, numbered from 0."""
+    per_block = max(1, PAIRS_PER_BLOCK // max(len(labels), 1))
+    for begin in range(0, n_labels, per_block):
+        end = min(begin + per_block, n_labels)
+        own = labels.keep((labels.values >= begin) & (labels.values < end))
+        every = np.broadcast_to(np.arange(end - begin, dtype=np.int32), (len(labels), end - begin))
+        yield slice(begin, end), Ragged(own.indptr, own.values - begin, own.weights), every
 
 
 LEARNERS: dict[str, Any] = {"rows": learn_label_rows, "slice": learn_linear, "dismec": learn_linear}

@@ -27,8 +27,6 @@ from shortlist.training.networks import EncoderNetwork, new_learner, new_network
 
 log = logging.getLogger("shortlist")
 
-TEXTS_PER_BLOCK = 4096
-
 
 def surrogate(build: Build) -> None:
     """Module I: learn the features, unless the word vectors, a frozen encoder or the user give them."""

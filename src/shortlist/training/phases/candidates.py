@@ -17,12 +17,11 @@ from shortlist.recipes.options import Options
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 from shortlist.training.build import Build
+from shortlist.training.data import TEXTS_PER_BLOCK
 from shortlist.training.group import Shard
 from shortlist.training.sharding import EncodedTexts, ShardedCandidates, own_candidates, shared_cells
 
 log = logging.getLogger("shortlist")
-
-TEXTS_PER_BLOCK = 4096
 
 
 def candidates(build: Build) -> None:

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from shortlist.arrays import Ragged
-from shortlist.training import linear
-from shortlist.training.linear import learn_rows
+from shortlist.training.phases import classifier
+from shortlist.training.phases.classifier import learn_svms
 from test_training_word_weights import TOLERANCE, best_row, objective, texts_of
 
 N_LABELS = 9
@@ -25,7 +25,7 @@ def problem(seed=0, n_texts=40, n_features=6):
 @pytest.mark.parametrize("C", [0.2, 1.0])
 def test_rows_are_nearly_the_best_on_the_texts_of_each_label(kind, C):
     features, labels, candidates = problem()
-    learnt = learn_rows(kind, features, labels, N_LABELS, candidates, C)
+    learnt = learn_svms(kind, features, labels, N_LABELS, candidates, C)
     unit = sparse.csr_array(features / np.linalg.norm(features, axis=1, keepdims=True))
     every = np.tile(np.arange(N_LABELS), (len(labels), 1))
     for label in range(N_LABELS):
@@ -39,15 +39,15 @@ def test_rows_are_nearly_the_best_on_the_texts_of_each_label(kind, C):
 
 def test_blocks_of_labels_change_next_to_nothing(monkeypatch):
     features, labels, candidates = problem()
-    whole = learn_rows("dismec", features, labels, N_LABELS, candidates, 1.0)
-    monkeypatch.setattr(linear, "PAIRS_PER_BLOCK", 2 * len(labels))
-    parts = learn_rows("dismec", features, labels, N_LABELS, candidates, 1.0)
+    whole = learn_svms("dismec", features, labels, N_LABELS, candidates, 1.0)
+    monkeypatch.setattr(classifier, "PAIRS_PER_BLOCK", 2 * len(labels))
+    parts = learn_svms("dismec", features, labels, N_LABELS, candidates, 1.0)
     for name, array in whole.items():  # a label's number seeds the order of its texts
         np.testing.assert_allclose(parts[name], array, atol=0.2)
 
 
 def test_small_weights_are_dropped():
     features, labels, candidates = problem()
-    rows = learn_rows("dismec", features, labels, N_LABELS, candidates, 1e-4)["weights"]
-    assert not rows.any() or np.abs(rows[rows != 0]).min() >= linear.MIN_WEIGHTS["dismec"]
-    assert learn_rows("slice", features, labels, N_LABELS, candidates, 1e-4)["weights"].any()
+    rows = learn_svms("dismec", features, labels, N_LABELS, candidates, 1e-4)["weights"]
+    assert not rows.any() or np.abs(rows[rows != 0]).min() >= classifier.MIN_WEIGHTS["dismec"]
+    assert learn_svms("slice", features, labels, N_LABELS, candidates, 1e-4)["weights"].any()
