@@ -120,8 +120,11 @@ class TestEveryRecipeOnFeatures(Contract):
         bad = np.zeros((3, n_columns))
         bad[1, 0] = np.nan
         for matrix in (bad, sparse.csr_array(bad)):
-            with pytest.raises(DataError, match="row 1 of the features contains NaN or infinity"):
+            with pytest.raises(DataError, match=r"row 1 of the features contains NaN or infinity\. Replace"):
                 model.predict(matrix)
+        bad[0, 0] = np.nan
+        with pytest.raises(DataError, match="row 0 of the features contains NaN or infinity, and so do 1 other rows"):
+            model.predict(bad)
 
 
 SPARSE, DENSE = (with_features(topics(60, seed=3), kind) for kind in ("sparse", "dense"))
@@ -146,7 +149,7 @@ class TestBadFeatures:
         features = SPARSE.features.toarray()
         features[5, 2] = np.nan
         for matrix in (features, sparse.csr_array(features)):
-            with pytest.raises(DataError, match="row 5 of the features contains NaN or infinity, and so do 0 more"):
+            with pytest.raises(DataError, match=r"row 5 of the features contains NaN or infinity\. Replace"):
                 self.train(matrix)
 
     @pytest.mark.parametrize("shape", [(60, 0), (60, 2, 2), (60,)])

@@ -121,6 +121,8 @@ class TestPublished:
         assert values.relu and not resolve(ours.name, ours.options, {}).relu
         assert resolve(published.name, published.options, {"relu": False}).relu is False  # each part can still be set
         assert all(option.source for option in published.options if option.name in ours.published)
+        assert published.as_published() is published  # `shortlist recipes astec@published --published`
+        assert published.summary == "astec with the defaults of its paper"
 
     @pytest.mark.parametrize("name", [n for n, r in shortlist.list_recipes().items() if r.published])
     def test_every_published_default_is_valid_and_has_a_place(self, name):

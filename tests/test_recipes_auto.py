@@ -105,6 +105,12 @@ class TestEarlyErrors:
         with pytest.raises(OptionError, match="device 'cuda' is not available"):
             shortlist.train("/nowhere", recipe="astec", device="cuda")
 
+    def test_files_that_are_not_there(self):
+        with pytest.raises(OptionError, match="vectors is 'no/where': there is no such file or folder"):
+            shortlist.train("/nowhere", recipe="astec", vectors="no/where")
+        with pytest.raises(OptionError, match=r"'no/where': there is no such folder\. Models are not downloaded"):
+            shortlist.train("/nowhere", recipe="lightxml", transformer="no/where")
+
     def test_wrong_names(self):
         with pytest.raises(OptionError, match="no recipe 'astek'; did you mean 'astec'"):
             shortlist.train("/nowhere", recipe="astek")

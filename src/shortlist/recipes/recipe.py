@@ -104,11 +104,19 @@ class Recipe:
         return self.encoder in ("none", "tfidf")
 
     def as_published(self) -> Recipe:
-        """The same recipe with the defaults of its paper."""
+        """The same recipe with the defaults of its paper. The published form is its own published form."""
+        if self.name.endswith(PUBLISHED):
+            return self
         if not self.published:
             raise OptionError(f"recipe {self.name!r} has no published form")
-        options = with_published(self.options, self.published)
-        return replace(self, name=f"{self.name}{PUBLISHED}", options=options, published={})
+        return replace(
+            self,
+            name=f"{self.name}{PUBLISHED}",
+            summary=f"{self.name} with the defaults of its paper",
+            choose_when="to compare with the paper",
+            options=with_published(self.options, self.published),
+            published={},
+        )
 
 
 _registered: dict[str, Recipe] = {}

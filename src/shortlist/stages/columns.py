@@ -76,8 +76,9 @@ def checked_matrix(features: Any) -> Any:
     else:
         bad_rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(bad_rows):
+        others = f", and so do {len(bad_rows) - 1:,} other rows" if len(bad_rows) > 1 else ""
         raise DataError(
-            f"row {bad_rows[0]:,} of the features contains NaN or infinity, and so do {len(bad_rows) - 1:,} more rows. "
-            "Replace these values, or remove the rows."
+            f"row {bad_rows[0]:,} of the features contains NaN or infinity{others}. Replace these values, or "
+            "remove the rows."
         )
     return matrix

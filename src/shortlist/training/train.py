@@ -175,9 +175,12 @@ def choose(
 
 
 def check_early(recipe: str | Recipe, options: Mapping[str, Any], ensemble: int, published: bool) -> None:
-    """Raise an error for a wrong option, or a part that is not installed: these should not wait for the data."""
+    """Raise an error for a wrong option, a file that is not there, or a part that is not installed: these should not
+    wait for the data."""
     chosen = choose(recipe, None, options, ensemble, published)
-    require_torch(chosen, resolve(chosen.name, chosen.options, options))
+    resolved = resolve(chosen.name, chosen.options, options)
+    require_files(chosen, resolved)
+    require_torch(chosen, resolved)
 
 
 def require_inputs(recipe: Recipe, dataset: Dataset) -> None:
@@ -246,6 +249,17 @@ def show_training(
     changed = [[name, value, default or "-"] for name, value, default in changed if value != default]
     if changed:
         log.info("%s", plain(["option", "value", "default"], changed))
+
+
+def require_files(recipe: Recipe, options: Options) -> None:
+    """Raise an error if the word vectors or the transformer that are to be read are not there, or not whole."""
+    vectors = options.get("vectors", "")
+    if vectors and not Path(vectors).exists():
+        raise OptionError(f"vectors is {vectors!r}: there is no such file or folder. Check the path.")
+    if recipe.encoder == "transformer" and options.transformer:
+        from shortlist.stages.encoders.transformer import read_transformer
+
+        read_transformer(options.transformer)
 
 
 def require_torch(recipe: Recipe, options: Options) -> None:
