@@ -28,8 +28,8 @@ from safetensors.numpy import load_file, save_file
 from common import make_parser, print_json, read_splits, show, timed, unit
 from shortlist.kernels.threads import use_cores
 from shortlist.model.format import arrays_of, mapped
-from shortlist.stages.cells import CellIndex
-from shortlist.stages.neighbours import NeighbourIndex
+from shortlist.stages.candidates.cells import CellIndex
+from shortlist.stages.candidates.neighbours import NeighbourIndex
 from shortlist.stages.stage import quantize_rows
 from shortlist.text import TfIdf, Vocabulary, learn_vectors
 

@@ -21,7 +21,7 @@ from shortlist.lazy import sparse
 from shortlist.model.model import Model
 from shortlist.stages.calibration import PLACES, Calibration
 from shortlist.stages.candidates import NearestLabels
-from shortlist.stages.cells import CellIndex
+from shortlist.stages.candidates.cells import CellIndex
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import BagEncoder
 from shortlist.stages.evidence import index_names, remember_texts

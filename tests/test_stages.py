@@ -14,7 +14,8 @@ from shortlist.errors import ModelError
 from shortlist.files import DTYPES
 from shortlist.stages.calibration import N_POINTS, Calibration
 from shortlist.stages.candidates import CANDIDATES, AllLabels, NearestLabels, TopClusters
-from shortlist.stages.cells import CellIndex
+from shortlist.stages.candidates.cells import CellIndex
+from shortlist.stages.candidates.neighbours import GraphSizes, NeighbourIndex
 from shortlist.stages.classifier import (
     CLASSIFIERS,
     BucketClassifier,
@@ -38,7 +39,6 @@ from shortlist.stages.encoders import (
 )
 from shortlist.stages.encoders.inception import branch_columns
 from shortlist.stages.evidence import index_names, remember_texts
-from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
 from shortlist.stages.network_reranker import NetworkReranker
 from shortlist.stages.output_layer import OutputLayer
 from shortlist.stages.pages import paged_weights
@@ -339,7 +339,7 @@ class TestMultiplyAdds:
         assert nearest().n_candidates(1, N_LABELS) == 15
         assert nearest(n_candidates=500).n_candidates(1, N_LABELS) == N_LABELS
         assert nearest("exact").multiply_adds(1) is None
-        monkeypatch.setattr("shortlist.stages.cells.ONE_CELL_UP_TO", 16)
+        monkeypatch.setattr("shortlist.stages.candidates.cells.ONE_CELL_UP_TO", 16)
         index = CellIndex.build(floats(N_LABELS, N_FEATURES))
         n_cells = len(index.cells)
         assert n_cells > 4

@@ -16,8 +16,8 @@ from shortlist.errors import ModelError
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import label_representatives, normalize_rows
 from shortlist.stages.candidates import AllLabels, Candidates, CandidateStage, NearestLabels, TopClusters, top_clusters
-from shortlist.stages.cells import CellIndex
-from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
+from shortlist.stages.candidates.cells import CellIndex
+from shortlist.stages.candidates.neighbours import GraphSizes, NeighbourIndex
 
 ALL_CELLS = 1 << 20
 NAN, INF = float("nan"), float("inf")
@@ -273,7 +273,7 @@ class TestNearestLabels:
     @pytest.mark.parametrize("votes", [False, True])
     def test_few_cells_give_fewer_candidates_with_the_same_cosines(self, n_cells, votes):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shortlist.stages.cells.ONE_CELL_UP_TO", 16)
+            patch.setattr("shortlist.stages.candidates.cells.ONE_CELL_UP_TO", 16)
             built = new_nearest(600, 120, n_candidates=100, votes=votes)
         assert built.stage.max_searched > 10
         found = built.stage.find(built.queries, n_cells)
@@ -353,7 +353,7 @@ class TestNearestLabels:
 
     def test_how_much_is_searched(self):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shortlist.stages.cells.ONE_CELL_UP_TO", 16)
+            patch.setattr("shortlist.stages.candidates.cells.ONE_CELL_UP_TO", 16)
             stage = new_nearest(600, 120, votes=False).stage
         n_cells = len(stage.arrays()["centres.cells"])
         assert n_cells > 16

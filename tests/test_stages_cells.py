@@ -13,8 +13,8 @@ from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.kernels.candidates import search_cells
 from shortlist.kernels.threads import n_cores, use_threads
 from shortlist.labels.centroids import normalize_rows
-from shortlist.stages import cells as cells_module
-from shortlist.stages.cells import CellIndex
+from shortlist.stages.candidates import cells as cells_module
+from shortlist.stages.candidates.cells import CellIndex
 
 ALL_CELLS = 1 << 20
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from model_files import replaced
 from shortlist.errors import DataError, MissingExtraError, ModelError, OptionError
 from shortlist.kernels.threads import use_threads
-from shortlist.stages import neighbours
-from shortlist.stages.neighbours import EXACT_UP_TO, NeighbourIndex
+from shortlist.stages.candidates import neighbours
+from shortlist.stages.candidates.neighbours import EXACT_UP_TO, NeighbourIndex
 
 NAN, INF = float("nan"), float("inf")
 BOTH = pytest.mark.parametrize("exact", [True, False], ids=["exact", "graphs"])
@@ -270,7 +270,7 @@ class TestDamagedGraphs:
         program = f"""
 import numpy as np
 from shortlist.errors import ModelError
-from shortlist.stages.neighbours import NeighbourIndex
+from shortlist.stages.candidates.neighbours import NeighbourIndex
 content = np.fromfile({str(tmp_path / "graph")!r}, np.uint8)
 rng = np.random.default_rng(0)
 for _ in range(60):
@@ -289,7 +289,7 @@ for _ in range(60):
 @pytest.mark.slow
 def test_faiss_is_not_loaded_before_it_is_needed():
     program = (
-        "import sys; import numpy as np; from shortlist.stages.neighbours import NeighbourIndex; "
+        "import sys; import numpy as np; from shortlist.stages.candidates.neighbours import NeighbourIndex; "
         "NeighbourIndex.build(np.eye(3)).search(np.eye(3), 1); sys.exit('faiss' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

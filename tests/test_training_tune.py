@@ -11,7 +11,7 @@ import pytest
 
 import shortlist
 from shortlist.arrays import Ragged
-from shortlist.stages.cells import CellIndex
+from shortlist.stages.candidates.cells import CellIndex
 from shortlist.training import tune as tune_module
 from shortlist.training.calibrate import ANY_SCORES
 from shortlist.training.tune import calibrate, cost_of_8_bits
@@ -86,7 +86,7 @@ def trained():
     """Astec with several cells, and held-out pairs enough for a calibration."""
     pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shortlist.stages.cells.ONE_CELL_UP_TO", 16)
+        patch.setattr("shortlist.stages.candidates.cells.ONE_CELL_UP_TO", 16)
         return shortlist.train(noisy_topics(), "astec", **SMALL, store_examples=True)
 
 

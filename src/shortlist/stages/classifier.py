@@ -65,8 +65,8 @@ class RowClassifier(Classifier):
     """One row of weights and a bias per label, behind a residual block.
 
     order  the label of each row, where rows are stored cluster by cluster
-    blend  how logits and the evidence of the candidate stage add up; None: only logits count, or, where the candidate
-           stage gives cluster logits, the product of both probabilities
+    blend  how logits and the evidence of the candidate stage add up, if it gives any; None: only logits count, or,
+           where the candidate stage gives cluster logits, the product of both probabilities
 
     With `unit_features` in its config, it takes the directions of features.
     """
@@ -136,7 +136,7 @@ class RowClassifier(Classifier):
 
     def _log_odds(self, features: np.ndarray, ids: np.ndarray, evidence: tuple[np.ndarray, ...]) -> np.ndarray:
         logits = self.logits_of(features, ids)
-        return logits if self.blend is None else self.blend.log_odds(logits, *evidence)
+        return self.blend.log_odds(logits, *evidence) if self.blend is not None and evidence else logits
 
     def multiply_adds(self, n_candidates: float | None, features: Any) -> float | None:
         return None if n_candidates is None else self.layer.multiply_adds(n_candidates)

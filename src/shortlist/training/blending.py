@@ -21,7 +21,7 @@ WEIGHTS = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 
 def fit_blend(build: Build, stage: RowClassifier) -> AnyBlend:
-    """The blend that the options ask for; without held-out texts, its defaults."""
+    """The blend that the options ask for; without held-out texts, or evidence to blend, its defaults."""
     data, options, found = build.data, build.options, build.candidates
     if options.blend == "none":
         return Blend(1.0, 0.0, 0.0, 0.0)
@@ -31,6 +31,8 @@ def fit_blend(build: Build, stage: RowClassifier) -> AnyBlend:
     features = build.encoder.encode(data.held_out_inputs)
     near = found.find(features, found.max_searched)
     assert near.ids is not None
+    if not near.evidence:
+        return blend
     logits = stage.logits_of(features, near.ids)
     if isinstance(blend, MeanBlend):
         return choose_alpha(blend, data, near, logits)

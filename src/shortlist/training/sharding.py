@@ -14,7 +14,7 @@ from shortlist.arrays import Arrays, Ragged, counts_to_indptr
 from shortlist.kernels.threads import use_threads
 from shortlist.labels.centroids import normalize_rows
 from shortlist.stages.candidates import Candidates, CandidateStage, NearestLabels, TopClusters, top_clusters
-from shortlist.stages.cells import CellIndex
+from shortlist.stages.candidates.cells import CellIndex
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.encoders import Encoder
 from shortlist.stages.pipeline import Pipeline, Ranking

@@ -11,11 +11,12 @@ import logging
 import numpy as np
 
 from shortlist.arrays import Ragged
+from shortlist.errors import OptionError
 from shortlist.labels.centroids import label_representatives
 from shortlist.progress import Progress
 from shortlist.recipes.options import Options
-from shortlist.stages.candidates import NearestLabels
-from shortlist.stages.neighbours import GraphSizes, NeighbourIndex
+from shortlist.stages.candidates import CandidateStage, NearestLabels
+from shortlist.stages.candidates.neighbours import GraphSizes, NeighbourIndex
 from shortlist.training.build import Build
 from shortlist.training.data import TEXTS_PER_BLOCK
 from shortlist.training.group import Shard
@@ -132,15 +133,26 @@ def negatives(features: np.ndarray, stage: NearestLabels, build: Build) -> tuple
     if options.negative_sampling == "frequent":
         weights = data.label_frequencies**0.75
         return rng.choice(data.n_labels, size=size, p=weights / weights.sum()).astype(np.int32), None
-    n_searched = stage.n_searched_in_training
     if options.negative_sampling == "slice":
-        return stage.nearest_centres(features, n_searched), None
-    ids = np.empty(size, np.int32)
-    evidence = np.empty((2, *size), np.float16)  # it selects hard negatives, for which three digits will do
+        return stage.nearest_centres(features, stage.n_searched_in_training), None
+    return find_candidates(features, stage)
+
+
+def find_candidates(features: np.ndarray, stage: CandidateStage) -> tuple[np.ndarray, np.ndarray | None]:
+    """The candidates of each text, and their evidence, if the stage gives any."""
+    ids, evidence = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.float16)
     with Progress("candidates", len(features), "texts") as progress:
         for begin in range(0, len(features), TEXTS_PER_BLOCK):
             block = slice(begin, begin + TEXTS_PER_BLOCK)
-            found = stage.find(features[block], n_searched)
-            ids[block], evidence[:, block] = found.ids, found.evidence
+            found = stage.find(features[block], stage.n_searched_in_training)
+            if found.ids is None:
+                raise OptionError(f"candidates of kind {stage.kind!r} are no label ids, which the classifier needs")
+            if not begin:
+                ids = np.empty((len(features), found.ids.shape[1]), np.int32)
+                # It selects hard negatives, for which three digits will do.
+                evidence = np.empty((len(found.evidence), *ids.shape), np.float16)
+            ids[block] = found.ids
+            if found.evidence:
+                evidence[:, block] = found.evidence
             progress.advance(len(ids[block]))
-    return ids, evidence
+    return ids, evidence if len(evidence) else None

@@ -67,7 +67,6 @@ def learn_label_rows(build: Build) -> RowClassifier:
     Features stay as they are, or, with `finetune_encoder`, the encoder learns on; then labels are indexed again.
     """
     data, options, features, shard = build.data, build.options, build.features, build.shard
-    assert isinstance(build.candidates, NearestLabels)
     candidates = build.own_candidates if build.candidates_of is None else build.candidates_of[0]
     assert features is not None and candidates is not None
     module = given_features(build.encoder.n_features, options)
@@ -90,7 +89,8 @@ def learn_label_rows(build: Build) -> RowClassifier:
     if network is not None:
         build.encoder = network.stage(without_prefix("encoder", arrays))
         build.features = build.encoded_texts()
-        build.candidates = index_labels(build.features, build)
+        if isinstance(build.candidates, NearestLabels):  # centres move with the features
+            build.candidates = index_labels(build.features, build)
     return row_classifier(arrays, shard)
 
 
@@ -158,7 +158,6 @@ class CandidateValidation:
     """
 
     def __init__(self, build: Build, network: EncoderNetwork | None) -> None:
-        assert isinstance(build.candidates, NearestLabels)
         self._data, self._network, self._shard = build.data, network, build.shard
         self._features = build.encoder.encode(self._data.held_out_inputs)
         found = build.candidates.find(self._features, build.candidates.n_searched_in_training).ids

@@ -1,165 +1,22 @@
-"""Candidate stages: from features to the labels that are worth scoring.
-
-To add one: write a `CandidateStage` here, list it in `CANDIDATES`, and name it in a phase of training that builds it.
-"""
+"""Candidates by nearest neighbours: labels with the nearest centres, and labels of the nearest training texts."""
 
 from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, Ragged, counts_to_indptr
 from shortlist.errors import ModelError
 from shortlist.kernels.candidates import labels_of_centres, merge_neighbours
-from shortlist.kernels.top_k import top_columns
 from shortlist.labels.centroids import normalize_rows
-from shortlist.stages.attention_layer import AttentionLayer, attention_layer_spec
-from shortlist.stages.cells import CellIndex
-from shortlist.stages.neighbours import N_GRAPHS, GraphSizes, NeighbourIndex
-from shortlist.stages.output_layer import OutputLayer, output_layer_spec
-from shortlist.stages.stage import Stage, finite_number, whole_number, with_n_labels, with_prefix, without_prefix
-
-
-class Candidates(NamedTuple):
-    """The labels to score for each text: all labels, label ids, or clusters of the classifier's rows.
-
-    ids       texts × K label ids, -1 for none; None, and no clusters: every label
-    clusters  texts × C clusters; cluster c has the rows `starts[c]` to `starts[c + 1]` of the classifier
-    evidence  what else is known about the candidates: cosines and votes of `ids`, or logits of all clusters
-    """
-
-    ids: np.ndarray | None = None
-    clusters: np.ndarray | None = None
-    starts: np.ndarray | None = None
-    evidence: tuple[np.ndarray, ...] = ()
-
-
-class CandidateStage(Stage):
-    """Finds candidates. `n_searched` clusters or cells are searched at a search effort of 1, at most `max_searched`."""
-
-    n_searched: int = 1
-    max_searched: int = 1
-    n_features: int | None = None
-
-    def find(self, features: Any, n_searched: int) -> Candidates:
-        raise NotImplementedError
-
-    def evidence(
-        self, features: Any, ids: np.ndarray, n_searched: int, found: Candidates | None = None
-    ) -> tuple[np.ndarray, ...]:
-        """What is known about these labels (texts × K), whether or not they are candidates.
-
-        found  what `find` gave for these features, if it was called already
-        """
-        return ()
-
-    def scaled(self, factor: float) -> CandidateStage:
-        """The same stage over the same arrays, with this many times the candidates, if their number is its choice."""
-        return self
-
-    def only(self, is_allowed: np.ndarray) -> CandidateStage | None:
-        """A stage that finds only these labels, in about the same time; None: there is none."""
-        return None
-
-    def multiply_adds(self, n_searched: int) -> float | None:
-        """The mean cost of the search for one text. None: unknown."""
-        return 0.0
-
-    def n_candidates(self, n_searched: int, n_labels: int) -> float:
-        """The mean number of labels to score for one text."""
-        return n_labels
-
-
-class AllLabels(CandidateStage):
-    """Every label is a candidate."""
-
-    kind = "all"
-
-    def __init__(self, arrays: Arrays | None = None, config: dict[str, Any] | None = None) -> None:
-        super().__init__(arrays or {}, config)
-
-    @property
-    def learns_on(self) -> bool:
-        return True
-
-    def find(self, features: Any, n_searched: int) -> Candidates:
-        return Candidates()
-
-
-CLUSTERS_SPEC = {
-    "starts": ArraySpec("int64", ("n_clusters+1",), indptr="n_labels"),
-    "cluster_of_label": ArraySpec("int32", ("n_labels",), below="n_clusters"),
-}
-
-
-class TopClusters(CandidateStage):
-    """The labels of the clusters that a meta-classifier ranks best (InceptionXML+, LightXML).
-
-    starts            cluster c has the classifier's rows `starts[c]` to `starts[c + 1]`
-    cluster_of_label  the cluster of each label
-    use_logits        pass the cluster logits on, for LightXML's product of probabilities
-    """
-
-    kind = "clusters"
-    spec = {**output_layer_spec("n_clusters", "meta."), **CLUSTERS_SPEC}
-
-    def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
-        super().__init__(arrays, config)
-        self.meta, self._starts = self._layer(without_prefix("meta", arrays), config), arrays["starts"]
-        self._cluster_of_label, self._use_logits = arrays["cluster_of_label"], bool(config.get("use_logits"))
-        self.n_features = self.meta.n_features
-        self.max_searched = min(whole_number(config, "max_searched"), len(self.meta))
-        self.n_searched = whole_number(config, "n_searched")
-
-    def _layer(self, arrays: Arrays, config: dict[str, Any]) -> Any:
-        return OutputLayer(arrays)
-
-    def config(self) -> dict[str, Any]:
-        return {**self._config, "n_searched": self.n_searched}
-
-    def best_clusters(self, features: Any, k: int) -> np.ndarray:
-        """The k best clusters of each text, in ascending order of their ids."""
-        return top_clusters(self.meta.logits(features), k)
-
-    def find(self, features: Any, n_searched: int) -> Candidates:
-        logits = self.meta.logits(features)
-        clusters = top_clusters(logits, n_searched)
-        return Candidates(clusters=clusters, starts=self._starts, evidence=(logits,) if self._use_logits else ())
-
-    def evidence(
-        self, features: Any, ids: np.ndarray, n_searched: int, found: Candidates | None = None
-    ) -> tuple[np.ndarray, ...]:
-        return (self.meta.logits_of(features, self._cluster_of_label[ids]),) if self._use_logits else ()
-
-    def multiply_adds(self, n_searched: int) -> float | None:
-        return float(self.meta.multiply_adds(len(self.meta)))
-
-    def n_candidates(self, n_searched: int, n_labels: int) -> float:
-        return n_labels * min(n_searched, len(self.meta)) / len(self.meta)
-
-
-class AttentionClusters(TopClusters):
-    """The same with attention over words as the meta-classifier: the upper level of AttentionXML's label tree."""
-
-    kind = "attention-clusters"
-    spec = {**attention_layer_spec("n_clusters", "meta."), **CLUSTERS_SPEC}
-
-    def _layer(self, arrays: Arrays, config: dict[str, Any]) -> AttentionLayer:
-        return AttentionLayer(arrays, config)
-
-    def multiply_adds(self, n_searched: int) -> float | None:
-        return None  # it depends on the number of words
-
-
-def top_clusters(logits: np.ndarray, k: int) -> np.ndarray:
-    """The k best clusters of each text, in ascending order of their ids."""
-    clusters = np.empty((len(logits), min(k, logits.shape[1])), np.int32)
-    top_columns(np.ascontiguousarray(logits, np.float32), clusters.shape[1], clusters)
-    return clusters
+from shortlist.stages.candidates.cells import CellIndex
+from shortlist.stages.candidates.neighbours import N_GRAPHS, GraphSizes, NeighbourIndex
+from shortlist.stages.candidates.stage import Candidates, CandidateStage
+from shortlist.stages.stage import finite_number, whole_number, with_n_labels, with_prefix, without_prefix
 
 
 class CentreIndex(Protocol):
@@ -405,8 +262,3 @@ def _centre_index(arrays: Arrays, config: dict[str, Any]) -> CentreIndex:
     if missing:
         raise ModelError(f"array 'centres.{min(missing)}' is missing")
     return CellIndex.from_arrays(arrays)
-
-
-CANDIDATES: dict[str, type[CandidateStage]] = {
-    stage.kind: stage for stage in (AllLabels, TopClusters, AttentionClusters, NearestLabels)
-}
