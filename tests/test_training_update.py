@@ -180,7 +180,7 @@ def test_what_cannot_be_learnt_is_refused(centroid):
         centroid.update([("a", [])])
     with pytest.raises(DataError, match="nothing to learn from: replay"):
         centroid.update(NEW, replay=[("a", [])])
-    with pytest.raises(OptionError, match="'prior', which cannot learn on"):
+    with pytest.raises(OptionError, match="'prior', which cannot be updated"):
         shortlist.train(codes(), recipe="popular").update(NEW)
     model, queries = model_over_features()
     with pytest.raises(DataError, match="trained on dense features, and the new data has texts"):

@@ -73,7 +73,7 @@ def describe(source: str, part: str | None, test_source: str | None, as_json: bo
     "--to",
     type=click.Choice(formats := [*OUTPUT_FORMATS, "annif-vocabulary", *FOLDER_FORMATS]),
     metavar="FORMAT",
-    help=f"Format, if OUT does not tell: {', '.join(formats)}.",
+    help=f"Format, if the name of OUT does not show it: {', '.join(formats)}.",
 )
 @part_option
 @out_label_separator_option

@@ -24,7 +24,7 @@ _names = click.option(
 def labels() -> None:
     """List, add, remove or rename the labels of a model.
 
-    Nothing is trained: a new label can be predicted by its name at once, and all else stays as it is.
+    Nothing is trained: a new label can be predicted by its name at once, and everything else stays the same.
     """
 
 
@@ -32,7 +32,7 @@ def labels() -> None:
 @click.argument("model", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help='Print one JSON line per label: {"label": …, "name": …}.')
 def list_labels(model: str, as_json: bool) -> None:
-    """Print the labels, one per line, with names behind a tab."""
+    """Print the labels, one per line. A name follows after a tab."""
     from shortlist.model import load
 
     loaded = load(model)

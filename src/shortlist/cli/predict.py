@@ -39,7 +39,7 @@ Columns = tuple[str, bool, bool, tuple[str, ...]]  # arguments of `JsonLines`: u
 @allow_options
 @levels_option
 @click.option("--explain", is_flag=True, help="For texts as arguments: also show the effect of each word, in log-odds.")
-@click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
+@click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @click.option("--id", "id_field", help="Field or column to copy to the output, unchanged.")
 @click.option("--keep", multiple=True, metavar="FIELD",
               help="Further field or column to copy to the output. Repeatable.")  # fmt: skip

@@ -65,7 +65,7 @@ _OPTIONS = {
         "--from",
         "format",
         type=click.Choice(FILE_FORMATS),
-        help="Format of the source, if its name does not tell.",
+        help="Format of the source, if its name does not show it.",
     ),
 }
 

@@ -19,7 +19,7 @@ TOKEN_VARIABLE = "SHORTLIST_TOKEN"
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes any free port.")
 @click.option("--name", help="Name of the model for clients of Annif and KServe.  [default: the name of the folder]")
-@click.option("--threads", type=click.IntRange(1), help="Threads per prediction.  [default: one per core]")
+@click.option("--threads", type=click.IntRange(1), help="Threads per prediction.  [default: all cores]")
 @click.option("--search-effort", default=1.0, show_default=True, type=POSITIVE,
               help="How much to search unless a request says otherwise; see `shortlist predict`.")  # fmt: skip
 @click.option("--token-file", type=click.Path(), help=f"File with the bearer token (or set {TOKEN_VARIABLE}).")

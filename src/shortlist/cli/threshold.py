@@ -1,4 +1,4 @@
-"""`shortlist threshold`: choose the score that labels need, and write it into the model."""
+"""`shortlist threshold`: choose the minimum score of predicted labels, and write it into the model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from shortlist.printable import printable
 @click.option("--per-label", is_flag=True,
               help="Also choose thresholds of their own for labels with at least 50 predictions.")  # fmt: skip
 @click.option("-k", default=5, show_default=True, type=click.IntRange(1), help="Number of labels per text.")
-@click.option("--threads", type=int, help="Number of threads.  [default: one per core]")
+@click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reading_options
 def threshold(model: str, data: str, dry_run: bool, as_json: bool, reading: dict[str, Any], **options: Any) -> None:
-    """Choose the score from which labels count.
+    """Choose the minimum score of predicted labels.
 
     The score is the lowest one that reaches a goal on the texts of DATA. It is written into MODEL. DATA is a file, or a
     folder with a validation part (or else a test part). The model must not have learnt from its texts. From then on,
-    predictions without a minimum score use the chosen one. A text for which no label has it gets an empty list: not
+    predictions without a minimum score use the chosen one. A text whose labels all score lower gets an empty list: not
     sure. Precision is the share of the labels at or above the threshold that are right. Exit code 1 means that the goal
     cannot be reached; then nothing is written.
 

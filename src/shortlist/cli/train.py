@@ -61,19 +61,19 @@ set_option = click.option(
 @click.option("--out", required=True, type=click.Path(), help="Folder for the model.")
 @set_option
 @click.option("--published", is_flag=True, help="Start from the defaults of the recipe's paper.")
-@click.option("--minutes", type=float, help="Time for training: the best model that fits, with fewer epochs if needed.")
-@click.option("--threads", type=int, help="Number of threads; all cores by default.")
+@click.option("--minutes", type=float, help="Time limit for training: runs fewer epochs if needed.")
+@click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @click.option("--device", help="cpu, cuda, cuda:1, or auto (CUDA where it is available, except for bags of words).")
 @click.option("--seed", type=int, help="Random seed. The same seed, data and threads give the same model.")
 @click.option("--ensemble", default=1, show_default=True, help="Number of models whose scores are averaged.")
 @click.option("--parallel", default=1, show_default=True, help="Number of ensemble members to train at the same time.")
 @click.option("--bits", default=8, show_default=True, help="Bits per weight in the saved model: 8 or 32.")
-@click.option("--hierarchy", type=click.Path(), help="File of children and parents, which the model then stores.")
-@click.option("--all-names", is_flag=True, help="Let labels answer that have a name (--label-names) and no text.")
+@click.option("--hierarchy", type=click.Path(), help="File of children and parents, to store with the model.")
+@click.option("--all-names", is_flag=True, help="Also predict labels that have a name (--label-names) but no text.")
 @click.option("--overwrite", is_flag=True, help="Replace the model in OUT, if there is one.")
 @click.option("--resume", is_flag=True, default=None, help="Continue an interrupted training.")
 @click.option("--cluster", help="Train on a Ray cluster: auto, local, or its address. All machines must see the paths.")
-@click.option("--workers", type=int, help="Number of processes on the cluster, which share the labels out.")
+@click.option("--workers", type=int, help="Number of processes on the cluster. Each holds a share of the labels.")
 @reading_options
 def train(
     source: str,
@@ -123,7 +123,7 @@ def train(
     if run_options["resume"] and not overwrite and not checkpoints.exists() and is_complete(folder / CONFIG, [source]):
         click.echo(f"{out}: already complete.", err=True)
         return
-    # Before the work, not after it. A model beside checkpoints was saved by the training that is resumed.
+    # Before the work, not after it. A model next to checkpoints was saved by the training that is resumed.
     check_replaceable(folder, overwrite or (bool(run_options["resume"]) and checkpoints.exists()))
     use_recipe(recipe)
     options |= {name: value for name, value in run_options.items() if value is not None}

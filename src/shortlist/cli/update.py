@@ -1,4 +1,4 @@
-"""`shortlist update`: let a model learn from further texts."""
+"""`shortlist update`: update a model with new texts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from shortlist.cli.reading import (
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("source")
-@click.option("--replay", help="The old data, or some of it: a sample is learnt from again, so that less is forgotten.")
-@click.option("--threads", type=int, help="Number of threads; all cores by default.")
+@click.option("--replay", help="The old data, or part of it: a sample is replayed, so that less is forgotten.")
+@click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples.")
 @new_model_options
 @reading_options
@@ -36,10 +36,10 @@ def update(
     overwrite: bool,
     reading: dict[str, Any],
 ) -> None:
-    """Let MODEL learn from further texts.
+    """Update MODEL with new texts.
 
-    SOURCE has the texts. Only the labels of these texts change; labels that are new are added. All else stays as it is,
-    bit for bit. A label with a weight of 0 is wrong for its text, as in files of `shortlist serve --feedback`.
+    SOURCE has the texts. Only the labels of these texts change, and new labels are added. Everything else stays the
+    same, bit for bit. A label with a weight of 0 is wrong for its text, as in files of `shortlist serve --feedback`.
 
     \b
     shortlist update model/ new.jsonl --out model2/

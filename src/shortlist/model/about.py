@@ -68,7 +68,7 @@ class ModelAbout:
 
     @property
     def all_labels(self) -> list[str]:
-        """The labels, and behind them those that occur in the hierarchy only."""
+        """The labels, followed by those that occur in the hierarchy only."""
         return self.label_names if self.hierarchy is None else self.levels.hierarchy.labels
 
     @property

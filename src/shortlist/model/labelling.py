@@ -1,7 +1,7 @@
-"""Labels that come and go: new ones are known by their names, others are removed or renamed. All else stays as it is.
+"""Labels that come and go: new ones are known by their names, others are removed or renamed. All else stays the same.
 
-A new label has no texts. Its name tells where they would lie: the model's own encoder reads it like a text. How
-strongly a name speaks is told by the labels that the model has learnt and that have names.
+A new label has no texts. Its name shows where they would lie: the model's own encoder reads it like a text. How
+much a name counts follows from the labels that the model has learnt and that have names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shortlist.text.texts import Texts
 if TYPE_CHECKING:
     from shortlist.model.model import Model
 
-MAX_KNOWN = 2000  # labels with a name that tell how strongly names speak
+MAX_KNOWN = 2000  # labels with a name that show how much names count
 
 
 def add_labels(model: Model, names: Mapping[str, Any] | Iterable[str]) -> Model:
@@ -89,7 +89,7 @@ def check_new(model: Model, names: Mapping[str, str]) -> None:
 def relabelled(
     model: Model, pipelines: list[Pipeline], labels: list[str], names: Mapping[str, str], kept: np.ndarray | None = None
 ) -> Model:
-    """A copy of the model with other labels: those `kept`, by default all, and new ones behind them."""
+    """A copy of the model with other labels: those `kept`, by default all, followed by new ones."""
     changed, known = copy(model), set(labels)
     changed.forget_lookups()
     changed.pipelines, changed._labels = pipelines, labels

@@ -22,7 +22,7 @@ TINY = 1e-30
 
 
 class LabelLevels:
-    """The labels of a model, numbered as there, and behind them the further labels of its hierarchy."""
+    """The labels of a model, numbered as there, followed by the further labels of its hierarchy."""
 
     def __init__(
         self, hierarchy: Hierarchy, n_labels: int, display_names: Mapping[str, str], lists: Mapping[str, Sequence[str]]

@@ -1,7 +1,8 @@
 """`Model`: what training leaves. It predicts labels by name, explains them, and saves itself as plain files.
 
-`predict(text)` walks the stages once: words → features → candidates → scores → re-ranked → probabilities → label names.
-The walk itself is `Pipeline._rank_block` in stages/pipeline.py.
+From a text to the answer: `predict` calls `rank`, which calls `raw_rank`. There, `Pipeline._rank_block` walks the stages
+(stages/pipeline.py): words → features → candidates → scores → re-ranked scores. `rank` makes probabilities of these,
+leaves labels below the threshold out and applies the tail; `predict` gives label ids their names.
 """
 
 from __future__ import annotations
@@ -189,11 +190,8 @@ class Model(ModelLabels):
         levels: Levels | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `predict`, but as arrays: label ids (texts × k, -1 where there are fewer) and their scores."""
-        inputs, k, search_effort = (
-            checked_inputs(inputs, self.text_fields),
-            checked_k(k),
-            checked_search_effort(search_effort),
-        )
+        inputs, k = checked_inputs(inputs, self.text_fields), checked_k(k)
+        search_effort = checked_search_effort(search_effort)
         thresholds = self.thresholds if min_score is None else Thresholds.of(checked_min_score(min_score))
         tail = checked_tail(tail, self.tail_ranking)
         parents = checked_levels(levels, tail, thresholds) in ("roll-up", "back-off")

@@ -23,7 +23,7 @@ def choose_recipe(
     needs_seeds: bool = False,
     published: bool = False,
 ) -> Recipe:
-    """The recipe for so many "texts", or rows of "sparse" or "dense" features; "" for what is not known yet.
+    """The recipe for this many "texts", or rows of "sparse" or "dense" features; "" for what is not known yet.
 
     minutes      time for training; 0: no limit
     options      names of the options that the recipe must have

@@ -62,14 +62,14 @@ DROPOUT = fraction(
 VALIDATION_FRACTION = fraction(
     "validation_fraction",
     lambda size: min(max(0.05, min(0.1, 800 / size.n_texts)), 5000 / size.n_texts),
-    "share of the texts that is held out: they decide what counts how much, and show what scores mean",
-    "0.05; more, up to 0.1, where that is less than 800 texts; at most 5,000 texts",
+    "share of the texts that is held out, to choose weights and to calibrate scores",
+    "0.05; up to 0.1 where that is fewer than 800 texts; at most 5,000 texts",
 )
 MAX_TAIL_LOSS = Option(
     "max_tail_loss",
     (float,),
     0.5,
-    "points of P@1 on held-out texts that tail=auto, which ranks rare labels higher, may cost",
+    "how many points of P@1 on held-out texts tail=auto, which ranks rare labels higher, may cost",
     low=0,
 )
 THREADS = count("threads", lambda size: n_cores(), "number of threads", "all cores")
@@ -79,8 +79,8 @@ LABEL_TEXTS = replace(
     choice(
         "label_texts",
         "auto",
-        "whether the names of labels are further texts, where they are words and not codes: auto: if they help "
-        "centroids to find the labels of held-out texts",
+        "whether label names are additional training texts, where they are words and not codes; auto: if centroids "
+        "then find the labels of held-out texts better",
         ("auto", "always", "never"),
     ),
     aliases=((True, "always"), (False, "never")),
@@ -118,7 +118,7 @@ HELD_OUT_OPTIONS = (
     flag(
         "tune_search",
         True,
-        "search and re-rank less in prediction where held-out texts show that it costs next to nothing",
+        "search and re-rank less in prediction if that costs almost nothing on held-out texts",
     ),
     MAX_TAIL_LOSS,
     count("patience", 10, "stop after this many epochs without improvement"),
@@ -181,7 +181,9 @@ RUN = (
     Option("checkpoint_dir", (str,), "", "folder for checkpoints; empty: none are written"),
     flag("resume", False, "continue from the checkpoint in checkpoint_dir"),
     Option("checkpoint_minutes", (float,), 10.0, "minutes between checkpoints", low=0),
-    Option("minutes", (float,), 0.0, "training time to stay within, with fewer epochs if needed; 0: no limit", low=0),
+    Option(
+        "minutes", (float,), 0.0, "time limit for training, in minutes, met by running fewer epochs; 0: no limit", low=0
+    ),
 )
 LEARNING_RATE = rate("learning_rate", 0.004, "peak of the learning rate")
 # How label rows and word vectors learn. Behind `n_epochs`, which one of the defaults needs.
@@ -189,8 +191,8 @@ OPTIMIZATION_OPTIONS = (
     choice(
         "optimizer",
         "row-adam",
-        "of label rows and word vectors: row-adam: Adam without momentum, one second moment per row; adam: Adam on the "
-        "rows of a batch (SparseAdam)",
+        "optimiser of label rows and word vectors: row-adam: Adam without momentum, one second moment per row; adam: "
+        "Adam on the rows of a batch (SparseAdam)",
         ("row-adam", "adam"),
     ),
     choice(
@@ -202,8 +204,8 @@ OPTIMIZATION_OPTIONS = (
     choice(
         "schedule",
         "one-cycle",
-        "of the learning rate: one-cycle: up for 30 % of the training, then down to almost 0; one-cycle-published: up "
-        "for 33 %, from a tenth of the peak; step: constant, halved once after decay_epoch",
+        "learning-rate schedule: one-cycle: up for 30 % of the training, then down to almost 0; one-cycle-published: "
+        "up for 33 %, from a tenth of the peak; step: constant, halved once after decay_epoch",
         ("one-cycle", "one-cycle-published", "step"),
     ),
     decay_epoch("decay_epoch", "n_epochs", "with schedule=step"),
@@ -254,10 +256,10 @@ INCEPTION_OPTIONS = (
         "value of the attention over dimensions: the word vectors, or its query: what the attention over words gave",
         ("vectors", "query"),
     ),
-    flag("norm_first", True, "batch norm before the GELU behind each convolution; false: behind it"),
-    flag("project_norm", False, "a bias, GELU and batch norm behind the projection of words to channels"),
+    flag("norm_first", True, "batch norm before the GELU of each convolution; false: after it"),
+    flag("project_norm", False, "a bias, GELU and batch norm after the projection of words to channels"),
     fraction("word_dropout", 0.0, "share of the numbers of the word vectors that is dropped at random"),
-    fraction("project_dropout", 0.0, "share that is dropped behind project_norm"),
+    fraction("project_dropout", 0.0, "share that is dropped after project_norm"),
     fraction("branch_dropout", 0.25, "share of the output of the three parallel convolutions that is dropped"),
     flag("bag", True, "append the sum of the word vectors to the convolved features"),
     flag("shuffle_words", True, "shuffle the words of a text in every epoch"),

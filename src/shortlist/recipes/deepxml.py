@@ -42,7 +42,7 @@ DEEPXML_OPTIONS = (
         "clusters, groups or labels of the surrogate task",
         "labels / 64, 1,024 to 8,192, at most the labels",
     ),
-    flag("label_correlations", False, "bring labels that share texts into the same clusters, too"),
+    flag("label_correlations", False, "put labels that share texts into the same clusters, too"),
     surrogate_epochs(12, 3, 20),
     rate("surrogate_learning_rate", 0.004, "peak of the learning rate on the surrogate task"),
     decay_epoch("surrogate_decay_epoch", "n_surrogate_epochs", "with schedule=step, on the surrogate task"),
@@ -50,7 +50,7 @@ DEEPXML_OPTIONS = (
     choice(
         "negative_sampling",
         "neighbours",
-        "labels that a text is trained on beside its own: neighbours: candidates; slice: nearest label centres only; "
+        "labels that a text is trained on besides its own: neighbours: candidates; slice: nearest label centres only; "
         "uniform or frequent: at random",
         ("neighbours", "slice", "uniform", "frequent"),
     ),
@@ -74,7 +74,7 @@ DEEPXML_OPTIONS = (
         "most frequent labels that have several centres; -1: those with more than 1 % of the texts",
         low=-1,
     ),
-    count("n_head_centres", 50, "centres that such a label has beside its mean, at most one for two texts"),
+    count("n_head_centres", 50, "centres that such a label has besides its mean, at most one for two texts"),
     graph("centre_graph", "index of label centres", "cells"),
     graph("text_graph", "index of texts that vote", "exact search up to 100,000 texts, then 32/100/n_neighbours"),
     count("n_neighbours", 50, "training texts that vote for their labels"),
@@ -90,7 +90,7 @@ DEEPXML_OPTIONS = (
         "vote_weight",
         (float,),
         0.0,
-        "weight of these votes beside the cosines of label centres; 0: no index of texts, a smaller and faster model",
+        "weight of these votes; cosines of label centres have the rest; 0: no index of texts, a smaller and faster model",
         low=0,
         high=1,
     ),
@@ -143,7 +143,9 @@ DEEPXML_ON_CLUSTER = {
 }
 
 FINETUNE_ENCODER = flag(
-    "finetune_encoder", False, "let the encoder learn on with the label rows, and index the labels again behind them"
+    "finetune_encoder",
+    False,
+    "keep training the encoder together with the label rows, and index the labels again afterwards",
 )
 
 # What Table 5 and the authors' program set for each data set, as rules of the number of texts and labels. By them, the

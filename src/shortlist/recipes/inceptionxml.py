@@ -103,7 +103,7 @@ JOINT_PUBLISHED = {
     "block_activation": Published("relu", "InceptionXML §4.3; program: gelu"),
     "block_bias": Published(True, "program"),
     "block_dropout": Published(0.25, "program"),
-    "dropout": Published(0.0, "program: behind the block instead (head_dropout)"),
+    "dropout": Published(0.0, "program: after the block instead (head_dropout)"),
     "head_dropout": _by_size("program", 0.5, 0.5, 0.4, 0.4),
 }
 
@@ -145,7 +145,7 @@ CLUSTER_OPTIONS = (
     choice(
         "missing_positives",
         "clusters",
-        "what a text is trained on beside its best clusters: the clusters of its labels, or its labels alone",
+        "what a text is trained on besides its best clusters: the clusters of its labels, or its labels alone",
         ("clusters", "labels"),
     ),
     fraction("meta_dropout", 0.0, "head_dropout of the meta-classifier"),

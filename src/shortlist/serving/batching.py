@@ -75,7 +75,7 @@ class Batcher:
         self._batches.put(None)
 
     def _send_batch(self) -> None:
-        """Give the worker its next batch. A job with texts left queues again, behind smaller ones."""
+        """Give the worker its next batch. A job with texts left queues again, after smaller ones."""
         batch: list[Part] = []
         room = self._max_texts
         while room > 0 and self._waiting:

@@ -1,7 +1,7 @@
 """The names under which a server on loopback answers.
 
 A page in a browser on the same machine can reach such a server under a name of its own that resolves to 127.0.0.1 (DNS
-rebinding). The Host header tells: it has that name.
+rebinding). The Host header reveals this: it has that name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Open Inference Protocol, version 2, as clients of KServe, Triton and MLServer use it: texts in, tensors out.
 
-Texts arrive as a tensor of strings (BYTES), in JSON or, as Triton's client sends them by default, behind the JSON.
+Texts arrive as a tensor of strings (BYTES), in JSON or, as Triton's client sends them by default, after the JSON.
 Responses are always JSON, which these clients read, too.
 """
 

@@ -16,9 +16,9 @@ import numpy as np
 from shortlist.stages.candidates import CandidateStage
 from shortlist.stages.classifier import best_of_scores
 
-# All of so many labels are scored; of more, only where they cannot have an index of their own (docs/lab-book.md).
+# Up to this many labels are all scored; up to the second number only if they cannot have an index (docs/lab-book.md).
 SCORE_ALL_UP_TO, WITHOUT_INDEX = 128, 2048
-# An index for at most so many labels (12 MB at 300 features), if they are at most this share of all.
+# An index for at most this many labels (12 MB at 300 features), if they are at most this share of all.
 INDEX_UP_TO, INDEX_SHARE = 32_768, 0.25
 # A search among more labels goes on until this many candidates are expected to be allowed, or twice those wanted.
 MIN_EXPECTED = 50

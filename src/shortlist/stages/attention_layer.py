@@ -1,6 +1,6 @@
 """AttentionXML's output layer: each label attends to the words of a text in its own way (You et al. 2019, §3.3).
 
-The first fully connected layer comes right behind the weighted sum of the words' hidden states. Both are linear, so the
+The first fully connected layer comes right after the weighted sum of the words' hidden states. Both are linear, so the
 layer is applied to the words before the sum: the result is the same, for a twentieth of the work.
 """
 

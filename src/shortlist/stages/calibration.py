@@ -13,7 +13,7 @@ from shortlist.kernels.classifier import calibrated
 from shortlist.odds import CLIP, expit, log_odds
 from shortlist.stages.stage import Stage
 
-# A text's best labels, which tell how sure a model is of one of them.
+# A text's best labels: their scores show how sure a model is of one of them.
 N_RANKED = 10
 MIN_OTHERS = 0.01  # less than this is rounding, or might as well be
 N_POINTS = 129

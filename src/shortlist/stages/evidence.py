@@ -1,4 +1,4 @@
-"""What the re-ranker knows beside scores: the names of labels, in words and in parts of words, and taught texts."""
+"""What the re-ranker knows besides scores: the names of labels, in words and in parts of words, and taught texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVIDENCE_SPEC = {
 class Evidence(NamedTuple):
     """What is known about the candidates of some texts (arrays are texts × K).
 
-    ids       the candidates: those that were given, and further ones behind them; -1 for none
+    ids       the candidates: those that were given, followed by further ones; -1 for none
     rows      the lexical features of the texts
     names     similarity of each candidate's name and the text
     known     whether the candidate is a label of a training text with the same words

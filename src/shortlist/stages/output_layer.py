@@ -37,7 +37,7 @@ def output_layer_spec(n_rows: str, prefix: str = "", width: str = "n_features") 
 
 
 def projected_layer_spec(n_rows: str) -> dict[str, ArraySpec]:
-    """The same behind a projection."""
+    """The same after a projection."""
     return {
         **output_layer_spec(n_rows, width="n_projected"),
         "projection": ArraySpec("float32", ("n_projected", "n_features")),
@@ -67,7 +67,7 @@ class OutputLayer:
         return len(self.rows)
 
     def hidden(self, features: np.ndarray) -> np.ndarray:
-        """The features behind the projection and the residual block."""
+        """The features after the projection and the residual block."""
         if self.projection is not None:
             features = features @ self.projection.T + self._projection_biases
         if self.block is None:

@@ -49,7 +49,7 @@ class PartsOfNames:
         return np.maximum(cosines, 0)
 
     def with_more(self, texts: Ragged, ids: np.ndarray, n_more: int) -> np.ndarray:
-        """The candidates, and behind them those with the most similar names of the labels known by name only."""
+        """The candidates, followed by the labels known by name only whose names are the most similar."""
         if not self._is_named.any():
             return ids
         return similar(self._index, texts, Ragged.empty(len(ids)), ids, n_more)[0]

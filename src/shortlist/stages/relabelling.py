@@ -1,4 +1,4 @@
-"""Stages with other labels: some are left out, new ones come behind those that stay. What stays does not change.
+"""Stages with other labels: some are left out, new ones come after those that stay. What stays does not change.
 
 Works for stages with one row per label. In label trees, buckets, graphs and attention, labels share what was learnt.
 """
@@ -65,7 +65,7 @@ def keep_labels(pipeline: Pipeline, kept: np.ndarray) -> Pipeline:
 
 
 def append_labels(pipeline: Pipeline, new: NewLabels) -> Pipeline:
-    """The pipeline with further labels behind its own."""
+    """The pipeline with further labels after its own."""
     append_candidates, append_rows = (_of_kind(APPEND, stage) for stage in (pipeline.candidates, pipeline.classifier))
     reranker = pipeline.reranker
     return replace(
@@ -109,7 +109,7 @@ def keep_centres(stage: NearestLabels, new_id: np.ndarray) -> NearestLabels:
 
 
 def append_centres(stage: NearestLabels, new: NewLabels) -> NearestLabels:
-    """Each centre joins the nearest cell, behind the vectors that are there."""
+    """Each centre joins the nearest cell, after the vectors that are there."""
     arrays, n_labels = stage.arrays(), stage.config()["n_labels"]
     vectors, cells = normalize_rows(new.features), QuantizedMatrix.of_arrays(arrays, "centres.cells")
     own = nearest_centroid(vectors, cells[:]) if len(cells) > 1 else np.zeros(len(new), np.int64)

@@ -26,7 +26,7 @@ from shortlist.text import LexicalFeatures, TfIdf, Vocabulary
 from shortlist.text.features import Words
 from shortlist.text.parts import N_PARTS
 
-# Candidates by name, or by texts with the same words, beside those of the classifier; and as many by parts of words.
+# Candidates by name, or by texts with the same words, in addition to the classifier's; and as many by parts of words.
 N_MORE = 20
 
 

@@ -1,4 +1,4 @@
-"""How much the logits of label rows count beside what the candidate stage knows, decided on held-out texts."""
+"""How to combine the logits of label rows with the evidence of the candidate stage, decided on held-out texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name tells of a label that was not learnt: found on held-out texts, as if labels that were learnt were new."""
+"""How much names say about labels without training texts: measured on held-out texts, as if known labels were new."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from shortlist.stages.calibration import PLACES, Calibration, calibration_column
 # Fewer predictions than this say too little to change scores by.
 MIN_PAIRS = 200
 N_STEPS = 32  # of the isotonic curve
-STEP_PRIOR = 50  # predictions that each step sees beside its own, with the hit rate that logistic regression says
+STEP_PRIOR = 50  # predictions added to those of each step, with the hit rate that logistic regression predicts
 MAX_STEEPNESS = 4.0  # where all is clear, as in tests, steeper ones would enlarge differences of rounding
 # What weights may be: the order of labels must not change, and unknown words must not make a model surer. Any bias.
 SIGNS = np.array([1, -1, 1, 0])
@@ -23,7 +23,7 @@ class Prior(NamedTuple):
     """What is expected before a text is seen, and how much it counts (1 / variance).
 
     weights  those of `Calibration`
-    bend     of the curve behind them (beta calibration): log-odds become a · log p − b · log(1 − p) + c. None: straight
+    bend     of the curve after them (beta calibration): log-odds become a · log p − b · log(1 − p) + c. None: straight
     """
 
     weights: tuple[float, ...]
@@ -97,7 +97,7 @@ def bend_columns(probabilities: np.ndarray) -> np.ndarray:
 
 
 def fit_isotonic(scores: np.ndarray, hits: np.ndarray, known: np.ndarray, prior: Prior = ANY_SCORES) -> Calibration:
-    """The same, and behind it a curve through the means of bins of neighbouring probabilities.
+    """The same, followed by a curve through the means of bins of neighbouring probabilities.
 
     Bins have the same number of expected hits each, so that there are many where scores are high and few. The curve
     moves log-odds, and beyond the last bins by as much as there.

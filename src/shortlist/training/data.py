@@ -123,7 +123,7 @@ class TrainingData:
 
     @property
     def padding(self) -> int:
-        """What stands behind the inputs of shorter texts in a batch."""
+        """What pads the inputs of shorter texts in a batch."""
         return -1 if "transformer" in self.options else self.n_words
 
     @property
@@ -279,7 +279,7 @@ def names_of_labels(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, np
 
 
 def with_names(data: TrainingData, names: np.ndarray) -> tuple[Texts, Ragged, Ragged]:
-    """Texts, word ids and labels of the training part, and behind them copies of some names."""
+    """Texts, word ids and labels of the training part, followed by copies of some names."""
     copies = np.tile(names, COPIES_OF_NAMES)
     texts = Texts.concatenate([data.texts, data.names.take(copies)])
     inputs = Ragged.concatenate([data.inputs, data.name_ids.take(copies)])

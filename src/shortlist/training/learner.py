@@ -1,4 +1,4 @@
-"""What learns: an encoder's network, the label rows behind a residual block, and their optimisers."""
+"""What learns: an encoder's network, the label rows after a residual block, and their optimisers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClusterSearch:
 
 
 class Head:
-    """Label rows behind a residual block, or behind nothing; a bottleneck for `n_features` may come first.
+    """Label rows, after a residual block or without one; a bottleneck for `n_features` may come first.
 
     group  workers that have other rows. What is before the rows is the same on all of them, and stays so
     """

@@ -82,7 +82,7 @@ class Schedule:
 
 @dataclass
 class Progressed:
-    """Where a training is, and what it has seen: what a checkpoint holds beside the learner's state."""
+    """How far a training is, and what it has seen: what a checkpoint holds besides the learner's state."""
 
     epoch: int = 0
     step: int = 0  # the next step, counted within its epoch

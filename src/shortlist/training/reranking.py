@@ -84,7 +84,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         candidates: np.ndarray,
         is_wanted: np.ndarray | None = None,
     ) -> Arrays:
-        """Labels that names suggest must be told apart, too; and so must labels that are no candidates so far."""
+        """Labels that names suggest must be told apart, too, as must labels that are not candidates yet."""
         blank = reranker_of(no_words(n_labels, features.n_features), about, nothing_taught())
         candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
         unseen = np.flatnonzero(np.bincount(data.labels.values, minlength=n_labels) == 0)
@@ -215,7 +215,7 @@ def taught_texts(data: TrainingData, held_out: bool = False) -> Arrays:
         return nothing_taught()  # features are no texts
     is_learnt = data.label_frequencies[data.named] > 0  # as in `names_of`
     names = np.flatnonzero(is_learnt | held_out)
-    parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # behind them are copies of names
+    parts = [(data.texts[: data.n_train], data.labels[: data.n_train])]  # copies of names follow
     if data.names_answer:
         parts.append((data.names.take(names), Ragged(np.arange(len(names) + 1), data.named[names])))
     if held_out:
@@ -365,7 +365,7 @@ def learn_word_weights(
 
 
 def _padded(values: np.ndarray, width: int, fill: float) -> np.ndarray:
-    """The columns of `values`, and `fill` behind them."""
+    """The columns of `values`, padded with `fill`."""
     if values.shape[1] == width:
         return values
     padded = np.full((len(values), width), fill, values.dtype)

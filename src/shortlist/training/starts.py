@@ -1,6 +1,6 @@
 """Where label rows start: at the mean direction of each label's texts, at which rows that start at random arrive late.
 
-A text's logit is then `slope · cosine + bias`. Held-out texts tell both numbers.
+A text's logit is then `slope · cosine + bias`. Both numbers are fitted on held-out texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def rows_at_centres(
     head: HeadOptions,
     shard: Shard | None = None,
 ) -> LabelRows:
-    """Label rows behind a block that starts as the identity.
+    """Label rows after a block that starts as the identity.
 
     features, labels            of the training texts
     held_out, held_out_labels   features and labels of the held-out texts

@@ -32,9 +32,9 @@ from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 
 log = logging.getLogger("shortlist")
 
-# This share of the new texts is held out, if that is at least so many texts; no more than so many are needed.
+# Share of the new texts that is held out, if that is at least the first number of texts; never more than the second.
 HELD_OUT_SHARE, MIN_HELD_OUT, MAX_HELD_OUT = 0.2, 200, 2000
-# Old texts that are replayed: so many per label that learns, and random ones, in all so many times the new texts.
+# Old texts that are replayed: a number per label that learns, and random ones, up to a multiple of the new texts.
 REPLAYED_PER_LABEL, REPLAYED = 10, 2
 
 
@@ -80,14 +80,14 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
 
 
 def require_learning(model: Model) -> None:
-    """Raise an error unless all stages can learn on."""
+    """Raise an error unless all stages can keep learning."""
     for pipeline in model.pipelines:
         for stage in (pipeline.candidates, pipeline.classifier, pipeline.reranker):
             if stage is not None and not stage.learns_on:
                 raise OptionError(
-                    f"this model ({model.recipe}) has a stage of kind {stage.kind!r}, which cannot learn on: its "
-                    "labels share what was learnt. Train again on all data. Models that learn on have one row per "
-                    "label: centroid, astec, slice, deepxml-…"
+                    f"this model ({model.recipe}) has a stage of kind {stage.kind!r}, which cannot be updated: its "
+                    "labels share what was learnt. Train again on all data. Models that can be updated have one row "
+                    "per label: centroid, astec, slice, deepxml-…"
                 )
 
 
@@ -144,7 +144,7 @@ def taught(model: Model, grown: Model, dataset: Dataset, old: Dataset | None, se
 
 
 def label_counts(model: Model) -> np.ndarray:
-    """The number of texts that each label was learnt from, as its propensity tells."""
+    """The number of texts that each label was learnt from, computed from its propensity."""
     n_texts = model.facts.get("data", {}).get("texts", 0)
     if model.tail_ranking is None:
         return np.zeros(model.n_labels, np.int64)
@@ -171,7 +171,7 @@ def replayed(old: Dataset, learning: np.ndarray, n_new: int, seed: int) -> np.nd
 
 
 def with_replay(lesson: Lesson, old: Dataset) -> Lesson:
-    """The lesson with old texts behind the new ones."""
+    """The lesson with old texts after the new ones."""
     from shortlist.lazy import sparse
     from shortlist.text.texts import Texts
 

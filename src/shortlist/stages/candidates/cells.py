@@ -70,7 +70,7 @@ class CellIndex:
 
     @staticmethod
     def find_cells(n_vectors: int, n_features: int, take: Callable[[np.ndarray], np.ndarray], seed: int) -> np.ndarray:
-        """The directions of the cells of so many vectors, of which `take` gives some."""
+        """The directions of the cells for this many vectors; `take` gives some of these."""
         if n_vectors <= ONE_CELL_UP_TO:
             return np.zeros((1, n_features), np.float32)
         rng = np.random.default_rng(seed)

@@ -57,7 +57,7 @@ class NearestLabels(CandidateStage):
     text_labels     the labels of each voting text
     n_nearest       labels that centres give per query; all other candidates come from texts
     n_neighbours    voting texts per query
-    vote_weight     weight of the votes beside the cosines of the centres; 0: there is no index of texts
+    vote_weight     weight of the votes relative to the cosines of the centres; 0: there is no index of texts
     votes_are_sums  how votes count, see `merge_neighbours`
     centre_breadth  search breadth of the graphs of centres, if the centres are not in cells
     text_breadth    search breadth of the graphs of texts

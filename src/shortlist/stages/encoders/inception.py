@@ -45,7 +45,7 @@ class InceptionEncoder(Encoder):
 
     With `bag` in the config, the sum of the word vectors follows the convolved features. `attention_value` is the value
     of the attention over dimensions: the word vectors, or its "query". With biases, GELU follows the projection. Scales
-    and shifts are of the last convolution's channels, behind its GELU.
+    and shifts are of the last convolution's channels, after its GELU.
     """
 
     kind = "inception"

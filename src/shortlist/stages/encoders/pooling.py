@@ -46,7 +46,7 @@ class PooledTransformer(nn.Module):
 
 def transformer_of_arrays(facts: dict[str, Any], arrays: Arrays) -> Any:
     """The transformer with this config and these weights, which are not copied."""
-    if facts.get("num_hidden_layers", 0) > len(arrays):  # before so many are made
+    if facts.get("num_hidden_layers", 0) > len(arrays):  # before that many are made
         raise DataError("config.json has more layers than there are weights")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nor does prediction write

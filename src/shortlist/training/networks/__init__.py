@@ -133,7 +133,7 @@ def needs_torch(recipe: Recipe, options: Options) -> bool:
 
 
 def in_torch(options: Options) -> bool:
-    """Whether layers that could learn without torch learn with it: on a device, or behind a batch norm."""
+    """Whether layers that could learn without torch learn with it: on a device, or with a batch norm."""
     if options.get("block_norm", "") == "batch" or options.get("device", "cpu") not in ("auto", "cpu"):
         return True
     # Where the encoder has loaded torch, and it has found a device, all that follows learns there, too.
@@ -266,7 +266,7 @@ def new_fixed(data: TrainingData, options: Options, vectors: np.ndarray | None) 
 
 
 def new_dense(data: TrainingData, options: Options, vectors: Vectors) -> Any:
-    """Features of the length that Astec's start with, and a hidden layer beside them."""
+    """Features of the length that Astec's start with, and a hidden layer next to them."""
     from shortlist.training.networks.dense import DenseNetwork
 
     scale = GivenEncoder.fit(data.inputs, START_LENGTH).arrays()["scale"]

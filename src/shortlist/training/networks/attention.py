@@ -15,11 +15,11 @@ GATES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class AttentionNetwork(nn.Module):
-    """Word ids (batch × words, padding = `n_words`, behind the words) to logits of labels, or of clusters of labels.
+    """Word ids (batch × words, padding = `n_words`, after the words) to logits of labels, or of clusters of labels.
 
     n_rows        number of labels or clusters
     hidden_size   of the LSTM, in each direction
-    linear_sizes  one or two fully connected layers behind the attention
+    linear_sizes  one or two fully connected layers after the attention
     sparse        each text scores candidates only: just their queries have a gradient
     """
 

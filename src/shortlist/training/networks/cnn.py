@@ -18,7 +18,7 @@ from shortlist.training.networks.residual import start_with_xavier
 
 
 class CNNNetwork(nn.Module):
-    """Word ids (batch × words, padding = `n_words`, behind the words) to features (batch × `n_features`)."""
+    """Word ids (batch × words, padding = `n_words`, after the words) to features (batch × `n_features`)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The network of dense features: a hidden layer beside the features themselves."""
+"""The network of dense features: the features themselves, plus what a hidden layer adds."""
 
 from __future__ import annotations
 

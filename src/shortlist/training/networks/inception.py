@@ -2,7 +2,7 @@
 
 A text of S words is an S × d matrix. Two gated self-attention layers let words, then dimensions, attend to each other;
 a projection turns the words into channels; three convolutions of different widths and a last one give the features.
-The bag of word vectors beside them is not in the paper: it needs less data to learn from.
+The bag of word vectors next to them is not in the paper: it needs less data to learn from.
 
 The published code pads every text to 32 words. A padded word is a zero vector and changes nothing, so texts here are as
 long as the longest in their batch, and no attention over dimensions makes a dimensions × dimensions matrix per text.
@@ -71,7 +71,7 @@ class InceptionNetwork(nn.Module):
 
     attention_value  value of the attention over dimensions: "vectors" or "query"
     norm_first       batch norm, then GELU; else GELU, then batch norm
-    project_norm     a bias, GELU and batch norm behind the projection
+    project_norm     a bias, GELU and batch norm after the projection
     word_dropout     share of the word vectors' numbers that is dropped; `project_dropout`: of the projection's output;
                      `branch_dropout`: of the branches' output; `dropout`: of the features
     weight_init      how layers start: "torch" (torch's default), or "xavier", with biases at 0
@@ -104,7 +104,7 @@ class InceptionNetwork(nn.Module):
         if attention:
             self.attention.append(WordAttention(max_words, weight_init))
             self.attention.append(DimensionAttention(embedding_dim, weight_init, attention_value))
-        # A batch norm right behind a layer takes its biases away again: all that Adam would learn is rounding errors.
+        # A batch norm right after a layer cancels its biases: all that Adam would learn is rounding errors.
         biases = not norm_first
         self.project = nn.Linear(max_words, channels, bias=project_norm and biases)
         self.project_norm = nn.BatchNorm1d(channels) if project_norm else None
@@ -154,7 +154,7 @@ class InceptionNetwork(nn.Module):
     def arrays(self) -> Arrays:
         """The weights as they work in evaluation: gates are folded into the mixes, and batch norms into the layers.
 
-        A batch norm before the activation belongs to its own layer, one behind it to the next layer; behind the last
+        A batch norm before the activation belongs to its own layer, one after it to the next layer; after the last
         one, its scales and shifts remain.
         """
         arrays = {"words": self.words.weight[:-1]}

@@ -54,7 +54,7 @@ def reranker_named(name: str) -> Callable[[Pipeline, Build], Any]:
 
 
 def reranker_memory(build: Build) -> dict[str, int]:
-    """Bytes that learning the re-ranker needs, beside those of the phases; next to none for words."""
+    """Bytes that learning the re-ranker needs in addition to the phases; almost none for words."""
     if build.options.get("reranker", "none") != "network":
         return {}
     from shortlist.training.network_reranking import memory

@@ -211,7 +211,7 @@ def level_encoder(build: Build, arrays: Arrays) -> LSTMEncoder:
 
 
 def with_labels(build: Build, arrays: Arrays) -> Pipeline:
-    """The pipeline with these arrays as its last level; the states of the level above stand beside its own."""
+    """The pipeline with these arrays as its last level; the states of the level above come before its own."""
     encoder, rows = without_prefix("encoder", arrays), without_prefix("rows", arrays)
     candidates, level = build.candidates, ONE_LEVEL
     if isinstance(candidates, AttentionClusters):

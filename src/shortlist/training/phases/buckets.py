@@ -43,7 +43,7 @@ def buckets(build: Build) -> None:
 def buckets_memory(build: Build) -> dict[str, int]:
     data, options, kind = build.data, build.options, network_kind(build.recipe)
     width, n_rows = 4 * options.embedding_dim, options.n_buckets
-    n_kept = options.n_repetitions + 1  # the best epoch of one may be read back beside its last
+    n_kept = options.n_repetitions + 1  # the best epoch of one may be read back next to its last
     per_text = kind.floats_per_text(options) + 3 * options.embedding_dim + n_rows
     return {
         "buckets of labels": n_kept * n_rows * (width + 16) + 4 * options.n_repetitions * data.n_labels,

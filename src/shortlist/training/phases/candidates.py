@@ -124,7 +124,7 @@ def few_of_each(labels: Ragged, n_labels: int, most: int, seed: int) -> np.ndarr
 
 
 def negatives(features: np.ndarray, stage: NearestLabels, build: Build) -> tuple[np.ndarray, np.ndarray | None]:
-    """The labels that each text is trained on beside its own; and their evidence, if they are its candidates."""
+    """The labels that each text is trained on besides its own; and their evidence, if they are its candidates."""
     data, options = build.data, build.options
     size = (len(features), min(options.n_candidates, data.n_labels))
     rng = np.random.default_rng(options.seed)

@@ -64,7 +64,7 @@ def classifier(build: Build) -> None:
 def learn_label_rows(build: Build) -> RowClassifier:
     """The residual block and the label rows, on each text's own labels, its candidates, and some random labels.
 
-    Features stay as they are, or, with `finetune_encoder`, the encoder learns on; then labels are indexed again.
+    Features stay as they are, or, with `finetune_encoder`, the encoder keeps learning; labels are then indexed again.
     """
     data, options, features, shard = build.data, build.options, build.features, build.shard
     candidates = build.own_candidates if build.candidates_of is None else build.candidates_of[0]
