@@ -1,8 +1,8 @@
 """`Model`: what training leaves. It predicts labels by name, explains them, and saves itself as plain files.
 
-From a text to the answer: `predict` calls `rank`, which calls `raw_rank`. There, `Pipeline._rank_block` walks the stages
-(stages/pipeline.py): words → features → candidates → scores → re-ranked scores. `rank` makes probabilities of these,
-leaves labels below the threshold out and applies the tail; `predict` gives label ids their names.
+From a text to the answer: `predict` calls `rank`, which calls `raw_rank`, and this walks the stages
+(`Pipeline._rank_block` in stages/pipeline.py): words → features → candidates → scores → re-ranked scores. `rank` makes
+probabilities of these, leaves out labels below the threshold, and applies the tail. `predict` adds the names.
 """
 
 from __future__ import annotations

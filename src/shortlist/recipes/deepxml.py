@@ -90,7 +90,7 @@ DEEPXML_OPTIONS = (
         "vote_weight",
         (float,),
         0.0,
-        "weight of these votes; cosines of label centres have the rest; 0: no index of texts, a smaller and faster model",
+        "weight of these votes; cosines of label centres have the rest; 0: no index of texts, a smaller, faster model",
         low=0,
         high=1,
     ),
