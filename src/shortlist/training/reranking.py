@@ -355,9 +355,9 @@ def learn_word_weights(
                 np.float32(min_weight),
             )
             biases = learn_labels(*arrays, *problem, room, n_found, words, weights)
-            position = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
-            kept = position < np.repeat(n_found, np.diff(room))
-            learnt.append((n_found, words[kept], weights[kept], biases))
+            found = [slice(first, first + n) for first, n in zip(room.tolist(), n_found.tolist(), strict=False)]
+            words, weights = (np.concatenate([array[own] for own in found]) for array in (words, weights))
+            learnt.append((n_found, words, weights, biases))
             progress.advance(end - begin)
             begin = end
     n_words, words, weights, biases = (np.concatenate(parts) for parts in zip(*learnt, strict=True))
