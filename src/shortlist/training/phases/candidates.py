@@ -29,10 +29,10 @@ def candidates(build: Build) -> None:
     """Module II: index the label centres (and texts), and find the candidates of every training text."""
     build.features = features = build.encoded_texts()
     build.candidates = stage = index_labels(features, build)
+    # In 8 bits the index has short codes for a first look, which predictions use, too.
     if isinstance(stage, ShardedCandidates) and isinstance(features, EncodedTexts):
-        build.own_candidates = own_candidates(features, stage)
+        build.own_candidates = own_candidates(features, stage.quantized())
     elif isinstance(features, np.ndarray):
-        # In 8 bits the index has short codes for a first look, which predictions use, too.
         build.candidates_of = negatives(features, stage.quantized(), build)
 
 
