@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,15 @@ def test_every_row_can_be_planned(modules):
         assert set(table.theirs) - {"LightXML", "BERT"} - ({"Parabel"} if table.key == "modules-c" else set()) <= set(
             table.rows
         ), table.key
+
+
+def test_the_page_names_every_table(modules):
+    from test_published_places import rows_of
+
+    keys = {table.key for table in modules.experiments.tables(modules.experiments.Plan(700))}
+    keys |= {"data", "options", "word-order", "quantiles", "shortlists", "features"}  # MEASURED, in the program itself
+    named = {name for _, cells in rows_of("experiment") for name in re.findall(r"`([a-z-]+)`", cells[2])}
+    assert named == keys - {"modules-b", "modules-c"}  # "`modules-a` to `modules-d`"
 
 
 def test_the_report_says_which_order_the_paper_has(modules):
