@@ -20,6 +20,7 @@ from shortlist.stages.evidence import Evidence, index_names, remember_texts
 from shortlist.stages.mixture import Mixture
 from shortlist.stages.pages import PAGE, n_pages, paged_weights
 from shortlist.stages.parts_of_names import rows_of_parts
+from shortlist.stages.replacing import with_more_features, words_of
 from shortlist.stages.reranker import N_MORE, Reranker
 from shortlist.text import Tokenizer, Vocabulary
 from shortlist.text.parts import N_PARTS
@@ -441,3 +442,31 @@ class TestWithinAModel:
     def test_options_out_of_range_are_refused(self, options, message):
         with pytest.raises(ShortlistError, match=message):
             shortlist.train(colours(20), recipe="inceptionxml", **WEAK, **options)
+
+
+@pytest.mark.parametrize("n_words", [30, PAGE - 3])
+def test_more_features_change_no_score(n_words):
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((5, 30)) < 0.5, rng.standard_normal((5, 30)), 0).astype(np.float32)
+    columns = np.sort(rng.choice(n_words, 30, replace=False))
+    plain = reranker_of(dense, rng, columns, n_words)
+    before = Vocabulary(["w1 w2", "w2 w3"], np.ones(2))
+    arrays = {"subword_idf": np.ones(2, np.float32), "names.indptr": np.append(plain.arrays()["names.indptr"], [0, 0])}
+    small = Reranker({**plain.arrays(), **arrays}, plain.config(), plain.features.words, before)
+    larger = with_more_features(
+        small,
+        plain.features.words.with_words(["new", "words"], np.ones(2)),
+        np.full(2, 2.0),
+        before.with_words(["new w1"], np.ones(1)),
+        np.full(1, 3.0),
+    )
+    assert larger.features.n_features == small.features.n_features + 3
+    assert larger.arrays()["idf"][-2:].tolist() == [2, 2] and larger.arrays()["subword_idf"].tolist() == [1, 1, 3]
+    features = sparse.random_array((9, n_words), density=0.2, rng=rng, dtype=np.float32, format="csr")
+    ids = np.tile(np.arange(5, dtype=np.int32), (9, 1))
+    rows = Ragged.from_csr(features)
+    assert np.array_equal(small.word_scores(rows, ids), larger.word_scores(rows, ids))
+    everything = words_of(larger, np.arange(5)).toarray()
+    assert np.array_equal(everything[:, :n_words], words_of(small, np.arange(5)).toarray()[:, :n_words])
+    assert not everything[:, n_words:].any()
+    read(larger, {})  # the arrays are those of a valid re-ranker

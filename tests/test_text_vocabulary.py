@@ -218,3 +218,18 @@ def test_counts_of_all_lengths_are_read(tmp_path):
     loaded = Vocabulary.load(tmp_path / "vocabulary.txt", Vocabulary(["a"], [1]).to_config())
     assert loaded.counts.tolist() == counts
     assert list(loaded.words) == [f"wörd {count}" for count in counts]
+
+
+def test_words_are_added_behind_those_that_were_learnt(tmp_path):
+    plain = Vocabulary.build(["red shoes"], Tokenizer(stop_words=("the",)))
+    more = plain.with_words(["hat"], np.array([3])).with_words(["blue"], np.array([1]))
+    assert [*more.words] == ["red", "shoes", "hat", "blue"] and more.counts.tolist() == [1, 1, 3, 1]
+    assert (len(more), more.n_learnt, plain.n_learnt) == (4, 2, 2)
+    assert more.is_known(["hat", "the", "coat"]).tolist() == [True, True, False]
+    ids = more.encode(["blue shoes", "hat"])
+    assert as_lists(more.learnt(ids)) == [[1], []] and plain.learnt(ids) is ids
+    more.save(tmp_path / "vocabulary.txt")
+    assert Vocabulary.load(tmp_path / "vocabulary.txt", more.to_config()).n_learnt == 2
+    for wrong in (5, -1, "2", 1.0):
+        with pytest.raises(DataError, match=r"n_added is .*; expected at most 4 words"):
+            Vocabulary.load(tmp_path / "vocabulary.txt", {**more.to_config(), "n_added": wrong})

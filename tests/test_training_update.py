@@ -16,7 +16,7 @@ from shortlist.stages.evidence import forget, remember_texts, taught_labels
 from shortlist.stages.replacing import centres_of, words_of
 from shortlist.text import Tokenizer
 from shortlist.training.reranking import learn_word_weights
-from shortlist.training.update import label_counts, replayed
+from shortlist.training.update import label_counts
 from test_training_word_weights import random_problem
 from tiny_models import colours, model_over_features
 
@@ -70,8 +70,8 @@ def test_words_of_other_labels_stay(astec, tmp_path):
     changed = model.update(NEW)
     old, new = (m.pipelines[0].reranker for m in (model, changed))
     others = np.arange(1, 8)
-    assert (words_of(old, others) != words_of(new, others)).nnz == 0
-    assert (words_of(old, np.array([0])) != words_of(new, np.array([0]))).nnz
+    assert all(words_by_name(model, label) == words_by_name(changed, label) for label in model.label_names[1:])
+    assert words_by_name(model, "J40") != words_by_name(changed, "J40")
     for name in ("scales", "biases", "frequencies"):
         assert np.array_equal(old.arrays()[name][others], new.arrays()[name][others])
     assert new.arrays()["frequencies"][0] > old.arrays()["frequencies"][0]
@@ -143,21 +143,58 @@ def test_only_what_must_be_added_is_learnt():
     assert set(np.flatnonzero(np.diff(learnt["starts"]))) == {2}
 
 
-def test_replayed_texts_have_the_labels_that_learn():
-    old = codes(800)
-    rows = replayed(old, np.array([3]), n_new=20, seed=0)
-    assert len(rows) == len(set(rows.tolist())) == 40
-    assert (old.label_frequencies[3], (old.labels.take(rows).values == 3).sum() >= 10) == (100, True)
-    assert len(replayed(old.take(np.arange(5)), np.array([3]), n_new=20, seed=0)) == 5
+@pytest.mark.slow
+def test_new_words_are_learnt(astec, tmp_path):
+    text = "zebra w2 sneezing cough"
+    assert not {"zebra", "hay", "pollen"} & {*astec.vocabulary.words}
+    changed = astec.update(NEW)
+    assert [*changed.vocabulary.words][: len(astec.vocabulary)] == [*astec.vocabulary.words]
+    assert {*changed.vocabulary.words} - {*astec.vocabulary.words} == {"zebra", "hay", "pollen", "z1"}
+    assert changed.vocabulary.n_learnt == len(astec.vocabulary)
+    assert changed.known_share(["pollen sneezing unheard"])[0] == pytest.approx(2 / 3)
+    learnt, known = words_by_name(changed, "Z1"), words_by_name(changed, "J41")
+    assert learnt["zebra"] > 0.1 and "zebr" not in known and not known.get("zebra")
+    for number, model in enumerate([changed, changed.quantized(), changed.update(NEW[:1])]):
+        model.save(tmp_path / f"{number}")
+        again = shortlist.load(tmp_path / f"{number}")
+        assert again.vocabulary.n_learnt == len(astec.vocabulary)
+        assert again.predict(text, k=9) == model.quantized().predict(text, k=9)
+    features = [m.pipelines[0].encoder.encode(m.pipelines[0]._read([text])[2]) for m in (astec, changed)]
+    assert np.array_equal(*features)  # the encoder goes on without them
 
 
-def test_replayed_texts_hold_labels_back():
-    model, queries = model_over_features()
-    new = shortlist.read([("", ["label 7"])] * 9).with_features(queries[:9])
-    old = shortlist.read([("", ["label 9"])] * 9).with_features(queries[9:18])
-    ids = np.full((9, 1), 7)
-    of_new, of_old = (model.update(new, replay=replay).scores(queries[9:18], ids).mean() for replay in (None, old))
-    assert of_old < of_new
+def words_by_name(model, label):
+    """The weights that the re-ranker has for a label, by word or part of a word."""
+    reranker = model.pipelines[0].reranker
+    names = [*reranker.features.words.words, *reranker.subwords.words]
+    row = words_of(reranker, np.array([model.labels.ids[label]]))
+    return dict(zip((names[i] for i in row.indices), row.data.tolist(), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"max_vocabulary": 12}, {"subwords": "3-4", "min_count": 2}])
+def test_the_vocabulary_keeps_to_its_limits(options):
+    model = shortlist.train(codes(), recipe="astec", embedding_dim=16, n_epochs=2, n_surrogate_epochs=1, **options)
+    changed = model.update(NEW)
+    assert [*changed.vocabulary.words] == [*model.vocabulary.words]
+    assert changed.predict("zebra w2 sneezing cough")[0].label == "Z1"
+
+
+@pytest.mark.slow
+def test_old_texts_hold_new_labels_back(astec):
+    new = [(f"sneezing w{i % 9} zebra", ["Z1"]) for i in range(20)]
+    texts, ids = [f"{thing} w1 w2 sneezing" for thing in THINGS], np.full((8, 1), 8)
+    alone, beside = astec.update(new), astec.update(new, replay=codes(seed=1))
+    assert beside.scores(texts, ids).mean() < alone.scores(texts, ids).mean()
+    assert beside.predict("zebra w4")[0].label == "Z1"
+    others, before = np.arange(8), astec.pipelines[0].reranker.arrays()["biases"]
+    assert np.array_equal(beside.pipelines[0].reranker.arrays()["biases"][others], before)
+
+
+def test_replay_without_new_labels_is_said_to_be_of_no_use(centroid, caplog):
+    with caplog.at_level("WARNING", "shortlist"):
+        centroid.update(NEW[2:], replay=codes())
+    assert "it is not used" in caplog.text
 
 
 @pytest.mark.slow

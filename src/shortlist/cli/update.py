@@ -21,7 +21,7 @@ from shortlist.cli.reading import (
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("source")
-@click.option("--replay", help="The old data, or part of it: a sample is replayed, so that less is forgotten.")
+@click.option("--replay", help="The old data, or part of it: new labels learn not to answer for it.")
 @click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of samples.")
 @new_model_options

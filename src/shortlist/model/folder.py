@@ -278,7 +278,7 @@ class ModelReader:
                 else self._vocabulary(f"{prefix}vocabulary.txt", words.config)
             )
         encoder, candidates, classifier = (by_name[name] for name in ("encoder", "candidates", "classifier"))
-        n_words = 0 if vocabulary is None else len(vocabulary)
+        n_words = 0 if vocabulary is None else vocabulary.n_learnt
         arrays = [self._arrays(f"{prefix}{stage.stage}.safetensors") for stage in (encoder, candidates, classifier)]
         pipeline = Pipeline(
             vocabulary,
@@ -302,7 +302,7 @@ class ModelReader:
         if stage.kind != "network":
             raise ModelError(f"there is no re-ranker {stage.kind!r:.60}")
         own, kind = without_prefix("encoder", arrays), config["encoder"]["kind"]
-        encoder = load_encoder(kind, self.config.recipe, own, config["encoder"]["config"], n_words=len(vocabulary))
+        encoder = load_encoder(kind, self.config.recipe, own, config["encoder"]["config"], n_words=vocabulary.n_learnt)
         return NetworkReranker.from_arrays(arrays, config, encoder, n_labels)
 
     def _encoder_config(self, encoder: StageConfig, prefix: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class ModelLabels(ModelAbout):
 
         data    a `Dataset`, or anything that `shortlist.read` reads. A label with a weight of 0 or less is wrong for
                 its text: {"text": "…", "labels": {"J45": 1, "J20": 0}}
-        replay  the old data, or some of it: a sample is learnt from again, so that less is forgotten
+        replay  the old data, or part of it: new labels learn not to answer for it
 
         >>> model = model.update("new.jsonl", replay="old.jsonl")  # doctest: +SKIP
         """

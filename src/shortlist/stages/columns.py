@@ -33,6 +33,11 @@ class Columns:
     def __len__(self) -> int:
         return self.n_columns
 
+    @property
+    def n_learnt(self) -> int:
+        """As of a `Vocabulary`; no column is ever added."""
+        return self.n_columns
+
     def to_config(self) -> dict[str, Any]:
         return {"n_columns": self.n_columns, "dense": self.dense}
 

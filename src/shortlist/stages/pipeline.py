@@ -41,7 +41,7 @@ class Pipeline:
     reranker: Reranker | NetworkReranker | None = None
 
     def __post_init__(self) -> None:
-        n_words = 0 if self.vocabulary is None else len(self.vocabulary)
+        n_words = 0 if self.vocabulary is None else self.vocabulary.n_learnt
         if self.encoder.n_words != n_words:
             raise ModelError(f"the vocabulary has {n_words:,} words, the encoder {self.encoder.n_words:,}")
         if self.encoder.dense != (isinstance(self.vocabulary, Columns) and self.vocabulary.dense):
@@ -167,7 +167,7 @@ class Pipeline:
             raise OptionError("this model was trained on texts; it got a matrix of features. Give it texts.")
         texts = Texts.from_strings(inputs)
         words = self.vocabulary.encode(texts)
-        return texts, words, self.encoder.read(texts, words)
+        return texts, words, self.encoder.read(texts, self.vocabulary.learnt(words))
 
     def quantized(self) -> Pipeline:
         """The same pipeline with matrices in 8 bits."""

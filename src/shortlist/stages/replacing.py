@@ -13,9 +13,10 @@ from shortlist.labels.centroids import nearest_centroid, normalize_rows
 from shortlist.lazy import sparse
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier, SparseClassifier
-from shortlist.stages.pages import n_pages, paged_weights, pages_of, unpaged
+from shortlist.stages.pages import PAGE, n_pages, paged, paged_weights, pages_of, unpaged
 from shortlist.stages.relabelling import side_by_side, sparse_of
 from shortlist.stages.reranker import Reranker
+from shortlist.text import Vocabulary
 
 
 def first_centres(stage: NearestLabels, labels: np.ndarray) -> np.ndarray:
@@ -109,3 +110,29 @@ def replace_words(
         changed[name] = arrays[name].copy()
         changed[name][labels] = values
     return stage.with_arrays(changed)
+
+
+def with_more_features(
+    stage: Reranker, words: Vocabulary, idf: np.ndarray, subwords: Vocabulary, subword_idf: np.ndarray
+) -> Reranker:
+    """The re-ranker with larger vocabularies, and the idf of what is new in each. No label has a weight for it yet.
+
+    New words come before all subwords, so the numbers of these move. The weights of labels are the same.
+    """
+    arrays, before = stage.arrays(), stage.features.n_features
+    n_features, n_words = len(words) + len(subwords), len(stage.features.words)
+    moved = np.arange(before) + np.where(np.arange(before) < n_words, 0, len(words) - n_words)
+    pages = n_pages(before)
+    page_of = np.repeat(np.tile(np.arange(pages), stage.n_labels), np.diff(arrays["starts"]))
+    ids = moved[arrays["words"].astype(np.int64) + PAGE * page_of]
+    starts, ids = paged(arrays["starts"][::pages], ids, n_features)
+    in_names = np.zeros(n_features, np.int64)
+    in_names[moved] = np.diff(arrays["names.indptr"])
+    changed = {
+        "starts": starts,
+        "words": ids,
+        "names.indptr": counts_to_indptr(in_names),
+        "idf": np.append(arrays["idf"], idf).astype(np.float32),
+        "subword_idf": np.append(arrays["subword_idf"], subword_idf).astype(np.float32),
+    }
+    return Reranker({**arrays, **changed}, stage.config(), words, subwords)

@@ -51,13 +51,18 @@ class Vocabulary:
         subword_counts: np.ndarray | Sequence[int] = (),
         subword_lengths: tuple[int, int] | None = None,
         subwords_of_all: bool = False,
+        n_added: int = 0,
     ) -> None:
+        """
+        n_added  how many of the last words were added after training: no encoder has learnt them
+        """
         self.words = words if isinstance(words, Texts) else list(words)
         self.counts = np.asarray(counts, np.int64)
         self.tokenizer = tokenizer or Tokenizer()
         self.subwords = list(subwords)
         self.subword_counts = np.asarray(subword_counts, np.int64)
         self.subword_lengths, self.subwords_of_all = subword_lengths, subwords_of_all
+        self.n_added = n_added
 
     def __len__(self) -> int:
         """The number of ids: words and subwords."""
@@ -167,6 +172,25 @@ class Vocabulary:
         )  # fmt: skip
         return Ragged(counts_to_indptr(ids_per_text), ids[:n_ids].copy())
 
+    @property
+    def n_learnt(self) -> int:
+        """The number of ids that encoders have learnt: those before the added words."""
+        return len(self) - self.n_added
+
+    def is_known(self, words: list[str]) -> np.ndarray:
+        """Whether each of these words has an id, or is a stop word."""
+        return self._tables[0].find_strings(words) >= 0
+
+    def learnt(self, ids: Ragged) -> Ragged:
+        """These word ids without those of added words."""
+        return ids.keep(ids.values < self.n_learnt) if self.n_added else ids
+
+    def with_words(self, words: Sequence[str], counts: np.ndarray) -> Vocabulary:
+        """A vocabulary with further words behind its own; there must be no subwords, whose ids follow."""
+        assert not self.subword_lengths
+        both = Texts.concatenate([Texts.from_strings(self.words), Texts.from_strings(words)])
+        return Vocabulary(both, np.append(self.counts, counts), self.tokenizer, n_added=self.n_added + len(words))
+
     def known_share(self, texts: Sequence[str], seen: np.ndarray | None = None) -> np.ndarray:
         """Return the share of each text's words that have an id; 1 for a text without words.
 
@@ -226,14 +250,18 @@ class Vocabulary:
             subword_counts,
             tuple(lengths) if lengths else None,
             bool(config.get("subwords_of_all")),
+            config.get("n_added", 0),
         )
+        if not isinstance(vocabulary.n_added, int) or not 0 <= vocabulary.n_added <= len(words):
+            raise DataError(f"{path}: n_added is {vocabulary.n_added!r:.60}; expected at most {len(words):,} words")
         _ = vocabulary._tables  # refuses duplicates now, not with the first prediction
         return vocabulary
 
     def to_config(self) -> dict[str, Any]:
         """Return what `load` needs beside the file, as plain values."""
         subwords = {"subword_lengths": self.subword_lengths, "subwords_of_all": self.subwords_of_all}
-        return {"tokenizer": self.tokenizer.to_config(), **subwords}
+        added = {"n_added": self.n_added} if self.n_added else {}
+        return {"tokenizer": self.tokenizer.to_config(), **subwords, **added}
 
 
 def _parse_counts(lines: bytes) -> tuple[Texts, np.ndarray]:

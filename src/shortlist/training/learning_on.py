@@ -17,7 +17,7 @@ from shortlist.labels.centroids import label_centroids, normalize_rows, texts_by
 from shortlist.lazy import sparse
 from shortlist.stages.candidates import NearestLabels
 from shortlist.stages.classifier import RowClassifier, SparseClassifier
-from shortlist.stages.evidence import forget, remember_more
+from shortlist.stages.evidence import forget, index_names, remember_more, similar
 from shortlist.stages.pipeline import Pipeline, Ranking, in_blocks
 from shortlist.stages.replacing import (
     centres_of,
@@ -31,6 +31,7 @@ from shortlist.stages.replacing import (
 )
 from shortlist.stages.reranker import Reranker
 from shortlist.text import Vocabulary
+from shortlist.text.features import normalize_sparse_rows
 from shortlist.training.batches import DenseBatches, ShortlistBatches, epoch_batches
 from shortlist.training.label_rows import LabelRows, RowOptions
 from shortlist.training.reranking import MIN_WEIGHT, learn_word_weights
@@ -39,6 +40,7 @@ from shortlist.training.reranking import MIN_WEIGHT, learn_word_weights
 N_EPOCHS, LEARNING_RATE, BATCH_SIZE, N_RANDOM = 3, 0.002, 64, 50
 WORD_POWER = 0.5  # of the share of a label's texts that are new
 N_NEAR = 100  # labels per text that are told apart, where the candidate stage finds none
+N_MISTAKEN = 10  # new labels that an old text teaches not to answer for it
 MIN_CHANGE = 0.02  # smaller changes of the weight of a word are dropped
 
 
@@ -46,34 +48,33 @@ MIN_CHANGE = 0.02  # smaller changes of the weight of a word are dropped
 class Lesson:
     """What is learnt from.
 
-    inputs    new texts, or rows of features, and replayed ones behind them
+    inputs    new texts, or rows of features
     labels    the labels of each
     wrong     labels that a person has called wrong, of each
-    n_new     how many are new
     counts    the number of texts that every label had before
     n_known   the number of labels before; those behind it are new
     options   options of the model
+    old       old texts and their labels, if there are any
     """
 
     inputs: Any
     labels: Ragged
     wrong: Ragged
-    n_new: int
     counts: np.ndarray
     n_known: int
     options: dict[str, Any]
+    old: tuple[Any, Ragged] | None = None
 
     @property
     def learning(self) -> np.ndarray:
         """The labels that learn: those of new texts, right or wrong."""
-        return np.union1d(self.labels[: self.n_new].values, self.wrong.values)
+        return np.union1d(self.labels.values, self.wrong.values)
 
     @property
     def shares(self) -> np.ndarray:
         """For each label that learns, the share of its texts that are new."""
         learning, n_labels = self.learning, len(self.counts)
-        new = Ragged.concatenate([self.labels[: self.n_new], self.wrong[: self.n_new]])
-        n_new = np.bincount(new.values, minlength=n_labels)[learning]
+        n_new = np.bincount(np.append(self.labels.values, self.wrong.values), minlength=n_labels)[learning]
         return (n_new / (n_new + self.counts[learning])).astype(np.float32)
 
     def compact(self, ids: np.ndarray) -> np.ndarray:
@@ -112,9 +113,8 @@ def learn_on(pipeline: Pipeline, lesson: Lesson) -> Pipeline:
 
 def sums(lesson: Lesson, features: np.ndarray) -> np.ndarray:
     """The sum of the directions of the new texts of each label that learns."""
-    new = lesson.labels[: lesson.n_new]
-    own = Ragged(new.indptr, lesson.compact(new.values))
-    return texts_by_label(own, len(lesson.learning)) @ normalize_rows(features[: lesson.n_new])
+    own = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
+    return texts_by_label(own, len(lesson.learning)) @ normalize_rows(features)
 
 
 def learn_centres(stage: NearestLabels, features: np.ndarray, lesson: Lesson) -> NearestLabels:
@@ -126,13 +126,13 @@ def learn_centres(stage: NearestLabels, features: np.ndarray, lesson: Lesson) ->
 
 def learn_centroids(stage: SparseClassifier, features: sparse.csr_array, lesson: Lesson) -> SparseClassifier:
     """The same for sparse centroids."""
-    learning, new = lesson.learning, lesson.labels[: lesson.n_new]
+    learning, new = lesson.learning, lesson.labels
     before = sparse_rows_of(stage, learning)
-    counts = np.concatenate([np.maximum(lesson.counts[learning], 1), np.ones(lesson.n_new)]).astype(np.float32)
+    counts = np.concatenate([np.maximum(lesson.counts[learning], 1), np.ones(len(new))]).astype(np.float32)
     own = [[i] for i in range(len(learning))]
     labels = Ragged.concatenate([Ragged.from_lists(own), Ragged(new.indptr, lesson.compact(new.values))])
     weighted = Ragged(labels.indptr, labels.values, counts[labels.row_ids])
-    both = sparse.vstack([before, features[: lesson.n_new]], format="csr")
+    both = sparse.vstack([before, features], format="csr")
     return replace_sparse(stage, learning, label_centroids(both, weighted, len(learning)))
 
 
@@ -151,8 +151,7 @@ def learn_rows(stage: RowClassifier, features: np.ndarray, near: np.ndarray, les
     names = {name: options[name] for name in ("optimizer", "loss_reduction", "bias_init") if name in options}
     rows, biases = LabelRows.of(start.copy(), RowOptions(**names)), stage.layer.biases[learning]
     rows.biases[:] = biases
-    labels = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
-    inputs = DenseBatches(hidden, labels.keep(labels.values >= 0))
+    inputs = DenseBatches(hidden, Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values)))
     near = np.concatenate([lesson.compact(near), _padded_rows(lesson)], axis=1)
     batches = ShortlistBatches(inputs, len(learning), near, min(N_RANDOM, len(learning)))
     rng = np.random.default_rng(0)
@@ -168,20 +167,28 @@ def learn_rows(stage: RowClassifier, features: np.ndarray, near: np.ndarray, les
 def learn_words(reranker: Reranker, texts: Any, words: Any, best: np.ndarray, lesson: Lesson) -> Reranker:
     """What must be added to the weights of words so that they tell labels of these texts from other candidates.
 
-    The more texts a label had, the less is added. Biases stay: a few texts would only say that labels are rare.
+    The more texts a label had, the less is added. Biases stay: a few texts would only say that labels are rare. With
+    old texts, new labels learn not to answer for these, and their biases, too.
     """
     learning, n_features = lesson.learning, reranker.features.n_features
     evidence = reranker.gather(texts, words, best)
     labels = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
-    labels = labels.keep(labels.values >= 0)
     near = np.concatenate([lesson.compact(evidence.ids), _padded_rows(lesson)], axis=1)
+    rows, is_new = evidence.rows, learning >= lesson.n_known
+    if lesson.old is not None and is_new.any():
+        old = old_texts(reranker, rows, labels, lesson)
+        rows, labels = (Ragged.concatenate(both) for both in ((rows, old[0]), (labels, old[1])))
+        width = max(near.shape[1], N_MISTAKEN)
+        near = np.concatenate(
+            [np.pad(some, ((0, 0), (0, width - some.shape[1])), constant_values=-1) for some in (near, old[2])]
+        )
     width = near.shape[1] + int(labels.counts.max(initial=0))
     candidates, nothing = np.empty((len(near), width), np.int32), np.empty((len(near), 0), np.int32)
     join_shortlists(near, np.arange(len(near)), nothing, labels.indptr, labels.values, candidates)
     candidates = candidates[:, : max(int((candidates >= 0).sum(axis=1).max(initial=0)), 1)]
-    before = reranker.word_scores(evidence.rows, np.where(candidates >= 0, learning[candidates], -1))
+    before = reranker.word_scores(rows, np.where(candidates >= 0, learning[candidates], -1))
     learnt = learn_word_weights(
-        evidence.rows.to_csr(n_features),
+        rows.to_csr(n_features),
         labels,
         len(learning),
         candidates,
@@ -194,17 +201,40 @@ def learn_words(reranker: Reranker, texts: Any, words: Any, best: np.ndarray, le
     weights = sparse.csr_array(words_of(reranker, learning) + added)
     weights.data[np.abs(weights.data) < MIN_WEIGHT] = 0
     weights.eliminate_zeros()
-    counts = np.bincount(lesson.labels[: lesson.n_new].values, minlength=reranker.n_labels) + lesson.counts
+    biases = reranker.arrays()["biases"][learning]
+    if lesson.old is not None:
+        biases = biases + np.where(is_new, learnt["biases"], 0)
+    counts = np.bincount(lesson.labels.values, minlength=reranker.n_labels) + lesson.counts
     frequencies = np.log1p(counts[learning]) / np.log1p(max(lesson.counts.max(initial=0), 1))
-    return replace_words(reranker, learning, weights, reranker.arrays()["biases"][learning], frequencies)
+    return replace_words(reranker, learning, weights, biases, frequencies)
+
+
+def old_texts(reranker: Reranker, rows: Ragged, labels: Ragged, lesson: Lesson) -> tuple[Ragged, Ragged, np.ndarray]:
+    """The features of old texts, their new labels if they have any, and the new labels that they could be mistaken for.
+
+    rows, labels  features of the new texts, and their labels, among those that learn
+
+    The last are the labels whose new texts share most words with an old one. To look for them by words alone takes some
+    microseconds per text, so there can be many.
+    """
+    assert lesson.old is not None
+    texts, old_labels = lesson.old
+    n_learning, is_new = len(lesson.learning), lesson.learning >= lesson.n_known
+    old_labels = Ragged(old_labels.indptr, lesson.compact(old_labels.values))
+    old = reranker.features.rows(texts)
+    own = Ragged(labels.indptr, labels.values).keep(is_new[labels.values])
+    sums = normalize_sparse_rows(texts_by_label(own, n_learning) @ rows.to_csr(reranker.features.n_features))
+    index = tuple(index_names(sums).values())
+    nothing = np.empty((len(old), 0), np.int32)
+    mistaken = similar(index, old, Ragged.empty(len(old)), nothing, N_MISTAKEN)[0]
+    return old, old_labels.keep((old_labels.values >= 0) & is_new[old_labels.values]), mistaken
 
 
 def remember(reranker: Reranker, texts: Any, lesson: Lesson, vocabulary: Vocabulary) -> Reranker:
     """The labels of the new texts, should somebody ask for these very words; wrong ones are forgotten."""
-    new, arrays = texts[: lesson.n_new], reranker.arrays()
-    taught = remember_more(arrays, new, lesson.labels[: lesson.n_new], vocabulary.tokenizer)
+    taught = remember_more(reranker.arrays(), texts, lesson.labels, vocabulary.tokenizer)
     if len(lesson.wrong.values):
-        taught = forget(taught, new, lesson.wrong[: lesson.n_new], vocabulary.tokenizer)
+        taught = forget(taught, texts, lesson.wrong, vocabulary.tokenizer)
     return reranker.with_arrays(taught)
 
 

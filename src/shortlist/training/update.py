@@ -26,16 +26,18 @@ from shortlist.model.model import Model
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
+from shortlist.text.texts import Texts
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
 from shortlist.training.learning_on import Lesson, learn_on
+from shortlist.training.more_words import with_more_words
 from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 
 log = logging.getLogger("shortlist")
 
 # Share of the new texts that is held out, if that is at least the first number of texts; never more than the second.
 HELD_OUT_SHARE, MIN_HELD_OUT, MAX_HELD_OUT = 0.2, 200, 2000
-# Old texts that are replayed: a number per label that learns, and random ones, up to a multiple of the new texts.
-REPLAYED_PER_LABEL, REPLAYED = 10, 2
+# Number of old texts used as negatives of new labels: a multiple of the new texts, within bounds.
+REPLAYED, MIN_REPLAYED, MAX_REPLAYED = 20, 10_000, 500_000
 
 
 def update(model: Model, data: Any, replay: Any = None, threads: int | None = None, seed: int = 0) -> Model:
@@ -54,27 +56,27 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     if old is not None:
         require_pairs(model, old, "replay")
     is_right = dataset.labels.weights is None or dataset.labels.weights > 0
-    new = {dataset.label_names[i] for i in np.unique(dataset.labels.values[is_right])} - set(model.labels.ids)
+    new = sorted({dataset.label_names[i] for i in np.unique(dataset.labels.values[is_right])} - set(model.labels.ids))
     import scipy.linalg  # noqa: F401 - here, so that `use_cores` limits it
 
     with use_cores(1), use_threads(threads):
-        names = {label: dataset.display_names.get(label, "") for label in sorted(new)}
-        grown = model.add_labels(names) if names else model
-        dataset = dataset.relabelled(grown.label_names)
-        old = None if old is None else old.relabelled(grown.label_names)
+        names = {label: dataset.display_names.get(label, "") for label in new}
         about = {"texts": len(dataset), "pairs": int(np.sum(right(dataset).counts)), "new_labels": len(new)}
+        if old is not None and not (new and any(isinstance(one.reranker, Reranker) for one in model.pipelines)):
+            log.warning("replay is for labels that are new, and for their words: there are none, so it is not used")
+            old = None
+        if old is not None:
+            n_replayed = min(max(REPLAYED * len(dataset), MIN_REPLAYED), MAX_REPLAYED)
+            old = old.take(np.sort(rng.permutation(len(old))[:n_replayed]))
         rows = rng.permutation(len(dataset))
         n_held_out = min(int(HELD_OUT_SHARE * len(rows)), MAX_HELD_OUT)
+        changed = taught(model, names, dataset, old)
         refreshed: dict[str, Any] = {}
         if n_held_out >= MIN_HELD_OUT:
-            held_out = dataset.take(np.sort(rows[:n_held_out]))
-            learnt = taught(model, grown, dataset.take(np.sort(rows[n_held_out:])), old, seed)
+            held_out = dataset.take(np.sort(rows[:n_held_out])).relabelled(changed.label_names)
+            learnt = taught(model, names, dataset.take(np.sort(rows[n_held_out:])), old)
             refreshed = refresh(model, learnt, held_out)
-            changed = taught(model, grown, dataset, old, seed)
-            changed.calibration, changed.thresholds = learnt.calibration, learnt.thresholds
-            changed.facts = learnt.facts
-        else:
-            changed = taught(model, grown, dataset, old, seed)
+            changed.calibration, changed.thresholds, changed.facts = learnt.calibration, learnt.thresholds, learnt.facts
     changed.facts["updates"] = [*model.facts.get("updates", []), {**about, **refreshed}]
     return changed
 
@@ -123,24 +125,35 @@ def wrong(dataset: Dataset) -> Ragged:
     return Ragged(labels.indptr, labels.values).keep(labels.weights <= 0)
 
 
-def taught(model: Model, grown: Model, dataset: Dataset, old: Dataset | None, seed: int) -> Model:
-    """The model after it has learnt from the data set. `grown` has the new labels, too."""
-    counts, n_texts = label_counts(model), model.facts.get("data", {}).get("texts", 0)
-    counts = np.append(counts, np.zeros(grown.n_labels - len(counts), np.int64))
-    labels, wrongs, inputs = right(dataset), wrong(dataset), inputs_of(dataset)
-    lesson = Lesson(inputs, labels, wrongs, len(dataset), counts, model.n_labels, model.options)
-    if old is not None:
-        rows = replayed(old, lesson.learning, len(dataset), seed)
-        lesson = with_replay(lesson, old.take(rows))
+def taught(model: Model, names: dict[str, str], dataset: Dataset, old: Dataset | None) -> Model:
+    """The model after it has learnt from the data set, with new labels, {label: name}."""
+    n_texts = model.facts.get("data", {}).get("texts", 0)
+    grown = with_new(model, names, dataset, n_texts)
+    dataset = dataset.relabelled(grown.label_names)
+    counts = np.append(label_counts(model), np.zeros(len(names), np.int64))
+    replayed = None if old is None else (inputs_of(old), right(old.relabelled(grown.label_names)))
+    lesson = Lesson(inputs_of(dataset), right(dataset), wrong(dataset), counts, model.n_labels, model.options, replayed)
     pipelines: list[Pipeline] = [learn_on(pipeline, lesson) for pipeline in grown.pipelines]
     changed = relabelled(grown, pipelines, grown.label_names, grown.display_names)
     if changed.tail_ranking is not None and n_texts:
-        counts = counts + np.bincount(labels.values, minlength=len(counts))
+        counts = counts + np.bincount(lesson.labels.values, minlength=len(counts))
         inverse = changed.tail_ranking.arrays()["inverse_propensities"].copy()
         learning = lesson.learning
         inverse[learning] = 1 / propensities(counts[learning], n_texts)
         changed.tail_ranking = TailRanking({"inverse_propensities": inverse}, changed.tail_ranking.config())
     return changed
+
+
+def with_new(model: Model, names: dict[str, str], dataset: Dataset, n_texts: int) -> Model:
+    """The model with the words and the labels that are new."""
+    if model.vocabulary is not None:
+        of_labels = Texts.from_strings([name or label for label, name in names.items()])
+        limits = model.options.get("min_count", 1), model.options.get("max_vocabulary", 0)
+        pipelines = [
+            with_more_words(pipeline, dataset.texts, of_labels, n_texts, *limits) for pipeline in model.pipelines
+        ]
+        model = relabelled(model, pipelines, model.label_names, model.display_names)
+    return model.add_labels(names) if names else model
 
 
 def label_counts(model: Model) -> np.ndarray:
@@ -153,38 +166,6 @@ def label_counts(model: Model) -> np.ndarray:
 
 def inputs_of(dataset: Dataset) -> Any:
     return dataset.texts if dataset.features is None else dataset.features
-
-
-def replayed(old: Dataset, learning: np.ndarray, n_new: int, seed: int) -> np.ndarray:
-    """Old texts to replay: some of each label that learns, and random ones, for which they may be candidates."""
-    rng, is_learning = np.random.default_rng(seed), np.zeros(old.n_labels, bool)
-    is_learning[learning] = True
-    order = rng.permutation(len(old))
-    labels = old.labels.take(order)
-    labels = labels.keep(is_learning[labels.values])
-    by_label = np.argsort(labels.values, kind="stable")
-    bounds = np.searchsorted(labels.values[by_label], labels.values[by_label])
-    few = by_label[np.arange(len(by_label)) - bounds < REPLAYED_PER_LABEL]
-    chosen = rng.permutation(np.unique(labels.row_ids[few]))[: REPLAYED * n_new]
-    others = np.setdiff1d(np.arange(len(old)), chosen)[: max(REPLAYED * n_new - len(chosen), 0)]
-    return np.sort(order[np.append(chosen, others)])
-
-
-def with_replay(lesson: Lesson, old: Dataset) -> Lesson:
-    """The lesson with old texts after the new ones."""
-    from shortlist.lazy import sparse
-    from shortlist.text.texts import Texts
-
-    inputs: Any = inputs_of(old)
-    if old.features is None:
-        inputs = Texts.concatenate([lesson.inputs, inputs])
-    elif sparse.issparse(inputs):
-        inputs = sparse.vstack([lesson.inputs, inputs], format="csr")
-    else:
-        inputs = np.concatenate([lesson.inputs, inputs])
-    labels = Ragged.concatenate([lesson.labels, right(old)])
-    wrongs = Ragged.concatenate([lesson.wrong, Ragged.empty(len(old))])
-    return replace(lesson, inputs=inputs, labels=labels, wrong=wrongs)
 
 
 def refresh(before: Model, model: Model, held_out: Dataset) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Words that a trained model does not know become part of its vocabulary, so that labels can learn them.
+
+The encoder goes on without them, so that what it knows stays as it is. The re-ranker reads them: rare words say most
+about labels, and new labels bring new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shortlist.stages.pipeline import Pipeline
+from shortlist.stages.replacing import with_more_features
+from shortlist.stages.reranker import Reranker
+from shortlist.text import Vocabulary
+from shortlist.text.texts import Texts
+
+MIN_COUNT_OF_SUBWORDS = 2  # as when the re-ranker is learnt
+
+
+def with_more_words(
+    pipeline: Pipeline, texts: Texts, names: Texts, n_texts: int, min_count: int, max_words: int
+) -> Pipeline:
+    """The pipeline with the words of new texts, and of the names of new labels.
+
+    n_texts    the number of texts that it was trained on: new words are as rare as if none of these had them
+    min_count  leave out words that occur less often; and those for which there is no room in `max_words`, if not 0
+    """
+    reranker, vocabulary = pipeline.reranker, pipeline.vocabulary
+    if not isinstance(reranker, Reranker) or not isinstance(vocabulary, Vocabulary):
+        return pipeline
+    texts = Texts.concatenate([texts, names, names])  # names twice: see `lexical_features`
+    n_texts += len(texts)
+    room = max(max_words - len(vocabulary.words), 0) if max_words else None
+    if vocabulary.subword_lengths:
+        room = 0  # the subwords of a new word stand for it
+    words, counts, idf = unknown_words(vocabulary, texts, n_texts, min_count, room)
+    ngrams, ngram_counts, ngram_idf = unknown_words(reranker.subwords, texts, n_texts, MIN_COUNT_OF_SUBWORDS)
+    if not words and not ngrams:
+        return pipeline
+    larger = vocabulary.with_words(words, counts) if words else vocabulary
+    subwords = reranker.subwords.with_words(ngrams, ngram_counts)
+    return replace(pipeline, vocabulary=larger, reranker=with_more_features(reranker, larger, idf, subwords, ngram_idf))
+
+
+def unknown_words(
+    vocabulary: Vocabulary, texts: Texts, n_texts: int, min_count: int, room: int | None = None
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The most frequent words of these texts that are not in the vocabulary, how often they occur, and their idf."""
+    found, ids = Vocabulary.build_and_encode(texts, vocabulary.tokenizer, min_count=min_count)
+    every = list(found.words)
+    new = np.flatnonzero(~vocabulary.is_known(every))[:room]
+    document_frequencies = np.bincount(ids.to_csr(len(found)).indices, minlength=len(found))[new]
+    idf: Any = np.log((1 + n_texts) / (1 + document_frequencies)) + 1
+    return [every[i] for i in new.tolist()], found.counts[new], idf.astype(np.float32)
