@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import ModelError, OptionError
-from shortlist.model.label_lookup import LabelLookup
+from shortlist.model.label_lookup import MAX_CACHED, MAX_COMPARED, LabelLookup
 from shortlist.stages import allowed as allowed_module
 from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.candidates import AllLabels
@@ -204,3 +206,30 @@ def test_many_entries_do_not_look_at_all_labels_each(monkeypatch):
     cases = ["NAME OF*", "name of*", "Name of*", "nAme Of 0000*"]
     assert lookup.find(entries + cases, "allow") == list(range(10_000))
     assert sum(read) < 1000 * 100 + 3 * 10_000
+
+
+def test_many_threads_with_lists_of_their_own():
+    """More lists than are kept: threads make room at the same time."""
+    labels = [f"label {i}" for i in range(200)]
+    lookup, before = LabelLookup(labels, {}, {}), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda i: lookup.allowed([labels[i % 200]], None), range(6000)))
+    finally:
+        sys.setswitchinterval(before)
+    assert [one.ids.tolist() for one in found] == [[i % 200] for i in range(6000)]
+    assert len(lookup._allowed) <= MAX_CACHED + 6
+
+
+def test_an_unknown_label_is_compared_with_few_others(monkeypatch):
+    """Clients of a server may name unknown labels: each was compared with the beginning of all labels."""
+    compared = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda entry, some, *_: compared.append((entry, some)) or some[:1])
+    labels = [f"http://example.org/{i}" for i in range(3000)] + ["Fever", "fewer", "x"]
+    lookup = LabelLookup(labels, {"x": "fever"}, {})
+    for entry, close in (("feverish", "Fever"), ("http://example.org/z" * 10_000, "http://example.org/0")):
+        with pytest.raises(OptionError, match=f"Did you mean '{close}'"):
+            lookup.find([entry], "allow")
+    assert compared[0] == ("feverish", ["Fever", "fever", "fewer"])
+    assert max(len(entry) for entry, _ in compared) <= MAX_COMPARED >= max(len(some) for _, some in compared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +17,8 @@ LabelChoice = str | Iterable[str] | None
 
 LIST_SIGN, ANY_END = "@", "*"
 MAX_CACHED = 16
-MAX_COMPARED = 1000  # labels that are compared with an unknown one, for "did you mean"
+# An unknown label is compared with so many that begin with the same characters, for "did you mean".
+MAX_COMPARED, MAX_SAME = 1000, 4
 
 
 class Sorted:
@@ -61,16 +63,25 @@ class LabelLookup:
         names = self._display_names.items()  # a file of names may have more labels than the data
         return Sorted((name.casefold(), self.ids[label]) for label, name in names if label in self.ids)
 
+    @cached_property
+    def _by_any(self) -> tuple[list[str], Sorted]:
+        """All labels and names, and where they begin alike, but for upper case."""
+        names = list(dict.fromkeys((*self.ids, *self._display_names.values())))
+        return names, Sorted((name[:MAX_SAME].casefold(), i) for i, name in enumerate(names))
+
     def allowed(self, allow: LabelChoice, deny: LabelChoice) -> AllowedLabels | None:
         """The labels that may answer; None: all of them."""
         key = (entries_of(allow, "allow"), entries_of(deny, "deny"))
         if allow is not None and not key[0]:
             raise OptionError("allow is empty: no label may answer. Leave it out to allow all labels.")
-        if key not in self._allowed:
-            while len(self._allowed) >= MAX_CACHED:  # the oldest
-                self._allowed.pop(next(iter(self._allowed)), None)
-            self._allowed[key] = self._resolve(*key)
-        return self._allowed[key]
+        if key in self._allowed:
+            with suppress(KeyError):  # another thread made room
+                return self._allowed[key]
+        found = self._resolve(*key)
+        for oldest in list(self._allowed)[: 1 - MAX_CACHED]:
+            self._allowed.pop(oldest, None)
+        self._allowed[key] = found
+        return found
 
     def _resolve(self, allow: tuple[str, ...], deny: tuple[str, ...]) -> AllowedLabels | None:
         flags = np.full(len(self._labels), not allow)
@@ -118,13 +129,14 @@ class LabelLookup:
 
     def _similar(self, entry: str) -> list[str]:
         """A few labels or names like this one: of many, only those that begin like it are compared."""
-        names = [*self.ids, *self._display_names.values()]
-        for n_same in (0, 1, 2, 3, 4):
-            start = entry[:n_same].casefold()
-            some = [name for name in names if name[:n_same].casefold() == start]
-            if len(some) <= MAX_COMPARED:
-                return difflib.get_close_matches(entry, some, 3, 0.6)
-        return difflib.get_close_matches(entry, some[:MAX_COMPARED], 3, 0.6)
+        names, table = self._by_any
+        start = entry[:MAX_SAME].casefold()
+        places = next(
+            (few for n in range(MAX_SAME) if len(few := table.starting_with(start[:n])) <= MAX_COMPARED),
+            table.starting_with(start)[:MAX_COMPARED],
+        )
+        some = [names[i] for i in table.ids[places.start : places.stop]]
+        return difflib.get_close_matches(entry[:MAX_COMPARED], some, 3, 0.6)
 
 
 def entries_of(choice: LabelChoice, what: str) -> tuple[str, ...]:
