@@ -14,7 +14,7 @@ import shortlist
 from serving import SECONDS, InProcess, save_model, until
 from shortlist.cli.serve import read_token
 from shortlist.errors import OptionError, ShortlistError
-from shortlist.serving import logs, served_model
+from shortlist.serving import logs, predict, served_model
 from shortlist.serving.limits import Limits
 from shortlist.serving.messages import PredictRequest
 from shortlist.serving.served_model import PredictCall
@@ -216,6 +216,32 @@ def test_search_effort_has_a_default_and_a_limit(make_server):
 def test_refusals_say_what_is_wrong(server, body, status, says):
     assert says in problem_of(server.predict(body), status)
     assert server.predict(text="red").status_code == 200
+
+
+def test_large_requests_do_not_hold_up_others(make_server, monkeypatch):
+    """A thread decodes and encodes them, and counts what is to explain: that took 0.2 s for a megabyte."""
+    server, threads = make_server().ready(), []
+
+    def note(place, name):
+        real = getattr(place, name)
+
+        def noted(*arguments, **options):
+            threads.append(threading.current_thread().name.partition("_")[0])
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(place, name, noted)
+
+    note(Limits, "check_texts")
+    note(predict, "encode_response")
+    for fields, expected in (
+        ({"text": "red"}, ["MainThread", "MainThread"]),
+        ({"text": "red", "deny": ["blue"] * 4000}, ["large", "large"]),
+        ({"texts": ["red"] * 65}, ["MainThread", "large"]),
+        ({"text": "red", "explain": True}, ["MainThread", "large"]),
+    ):
+        threads.clear()
+        assert server.predict(**fields).status_code == 200 and threads == expected
+    assert "5,000 texts" in problem_of(server.predict(texts=["red"] * 5000), 422) and threads[-1] == "large"
 
 
 def test_requests_at_the_limits_are_accepted(server):

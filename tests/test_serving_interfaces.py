@@ -158,6 +158,7 @@ def test_inference_takes_nested_and_binary_texts(server):
         ({}, {"parameters": {"allow": ["nobody"]}}, "nobody"),
         ({}, {"outputs": [{"name": "probabilities"}]}, "outputs[0].name"),
         ({}, {"inputs": []}, "inputs"),
+        ({}, {"outputs": [{"name": "names"}] * 4}, "outputs"),  # 50,000 of them in 1 MB, times 100 labels each
     ],
 )
 def test_inference_refusals(server, tensor, fields, says):

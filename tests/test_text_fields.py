@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, OptionError
+from shortlist.text.fields import TextFields
 
 # What tells the label is whether "smith" is the author or in the title.
 ROWS = [{"title": f"the smith book {i}", "author": f"jones w{i}", "labels": ["crafts"]} for i in range(20)]
@@ -157,6 +158,23 @@ def test_http(model, tmp_path):
         refused = server.predict(fields=[{"autor": "smith"}])
         assert refused.status_code == 422 and "no text field 'autor'" in refused.json()["detail"]
         assert server.predict(fields=[{"title": "a"}], text="a").status_code == 422
+    finally:
+        server.close()
+
+
+def test_limits_of_a_server_count_fields_once_and_before_they_are_joined(tmp_path, monkeypatch):
+    """Fields that have weights are longer when joined, and joining a megabyte takes 0.1 s."""
+    from serving import InProcess
+    from shortlist.serving.limits import Limits
+
+    shortlist.train(shortlist.read(ROWS, text={"title": 9, "author": 1}), "centroid").save(tmp_path / "model")
+    server = InProcess(tmp_path / "model", limits=Limits(max_words=4, max_texts=3)).ready()
+    try:
+        assert server.predict(fields=[{"title": "a b c", "author": "d"}]).status_code == 200
+        monkeypatch.setattr(TextFields, "join", lambda *_: pytest.fail("joined"))
+        for rows, says in (([{"title": "a b c", "author": "d e"}], "has 5 words"), ([{"title": "a"}] * 4, "4 texts")):
+            refused = server.predict(fields=rows)
+            assert refused.status_code == 422 and says in refused.json()["detail"]
     finally:
         server.close()
 

@@ -130,7 +130,7 @@ class App:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self.predictor.batcher.close()
+        self.predictor.close()
         self.model_task.cancel()
         with suppress(asyncio.CancelledError):
             await self.model_task

@@ -66,12 +66,13 @@ class Limits:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
 
     def check_texts(self, texts: list[Any]) -> None:
-        """Refuse too many texts (or rows of features), or a text that is too long."""
+        """Refuse too many texts (or rows of features), or a text that is too long: of fields, all of them together."""
         if len(texts) > self.max_texts:
             limit = f"the limit is {self.max_texts:,}"
             detail = f"The request has {len(texts):,} texts; {limit}. Split them into several requests."
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, detail)
-        for i, text in enumerate(texts):
+        for i, one in enumerate(texts):
+            text = " ".join(filter(None, one.values())) if isinstance(one, dict) else one
             # A text of 2n - 1 characters has at most n words: most texts need no counting.
             if not isinstance(text, str) or len(text) < 2 * self.max_words:
                 continue

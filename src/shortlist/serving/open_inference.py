@@ -55,7 +55,9 @@ class InferRequest(msgspec.Struct):
     parameters: Annotated[
         dict[str, Any], field("Options as in /v1/predict: " + ", ".join(OPTIONS) + ". Others are ignored.", {"k": 3})
     ] = {}
-    outputs: Annotated[list[OutputName], field("Which tensors to return; all by default.", [{"name": "labels"}])] = []
+    outputs: Annotated[
+        list[OutputName], field("Which tensors to return; all by default.", [{"name": "labels"}], max_length=3)
+    ] = []
     id: Annotated[str, field("Returned in the response.", "1")] | UnsetType = UNSET
 
 

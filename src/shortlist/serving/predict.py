@@ -7,10 +7,12 @@ and metrics apply to all.
 from __future__ import annotations
 
 import time
+from asyncio import get_running_loop
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -29,7 +31,10 @@ from shortlist.serving.slowdown import Slowdown
 from shortlist.text.fields import joined
 
 TEXTS = "shortlist.texts"  # where the scope keeps the texts for metrics and the log
+# Larger requests, and the responses to them, are decoded and encoded by a thread, so that others do not wait for them.
+LARGE_BYTES, LARGE_TEXTS = 1 << 14, 64
 
+Result = TypeVar("Result")
 Headers = dict[bytes, bytes]
 
 
@@ -48,6 +53,15 @@ class Format(NamedTuple):
     decode: Callable[[Headers, bytes], Decoded]
 
 
+class Prepared(NamedTuple):
+    """A request that has passed all checks: what is predicted, how, and how many texts have to be scored for it."""
+
+    texts: list[Any]
+    call: PredictCall
+    n_scored: int
+    encode: Callable[[list[list[Prediction]], float], bytes]
+
+
 class Predictor:
     """Predicts the texts, or features, of requests. `batcher` is set when the server starts."""
 
@@ -56,6 +70,11 @@ class Predictor:
     def __init__(self, served: ServedModel, admission: Admission) -> None:
         self.served, self.admission, self.limits = served, admission, admission.limits
         self.slowdown = Slowdown(self.limits.max_slowdown)
+        self._thread = ThreadPoolExecutor(1, "large")
+
+    def close(self) -> None:
+        self.batcher.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def endpoint(self, format: Format) -> ASGIApp:
         return partial(self._answer, format)
@@ -68,19 +87,9 @@ class Predictor:
         self.admission.add_request(client)
         work = 0
         try:
-            inputs, request, encode = format.decode(headers, await read_body(headers, receive, self.limits.max_body))
-            model = self.served.model
-            texts = model_inputs(inputs, model)
-            effort = self.served.search_effort if request.search_effort is None else request.search_effort
-            allow = None if request.allow is None else tuple(request.allow)
-            deny = None if request.deny is None else tuple(request.deny)
-            options = request.min_score, request.explain, effort, request.tail, allow, deny, request.levels
-            call = PredictCall(model, self.served.threads, int(request.k), *options)
-            self.limits.check_texts(texts)
-            n_scored = len(texts)
-            if request.explain:
-                n_scored = words_to_explain(texts, model)
-                self.limits.check_explained(len(texts), n_scored)
+            received = await read_body(headers, receive, self.limits.max_body)
+            is_large = len(received) > LARGE_BYTES
+            texts, call, n_scored, encode = await self._run(is_large, self._prepare, format, headers, received)
             self.admission.add_texts(n_scored)
             work = n_scored
             scope[TEXTS] = texts
@@ -91,12 +100,35 @@ class Predictor:
                 finished = True
             finally:
                 self.slowdown.leave(work, entered, finished)
-            body = encode(predictions, round(1000 * (time.perf_counter() - start), 3))
+            is_large = is_large or call.explain or len(texts) > LARGE_TEXTS
+            body = await self._run(is_large, encode, predictions, round(1000 * (time.perf_counter() - start), 3))
         except ShortlistError as error:
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
         finally:
             self.admission.release(client, work)  # before the response is sent: its client may not read it
         await send_json(send, body)
+
+    async def _run(self, is_large: bool, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function, in the thread if its work is large."""
+        if not is_large:
+            return function(*arguments)
+        return await get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def _prepare(self, format: Format, headers: Headers, body: bytes) -> Prepared:
+        """Decode a request and check it."""
+        inputs, request, encode = format.decode(headers, body)
+        self.limits.check_texts(inputs)
+        model = self.served.model
+        texts = model_inputs(inputs, model)
+        effort = self.served.search_effort if request.search_effort is None else request.search_effort
+        allow = None if request.allow is None else tuple(request.allow)
+        deny = None if request.deny is None else tuple(request.deny)
+        options = request.min_score, request.explain, effort, request.tail, allow, deny, request.levels
+        n_scored = len(texts)
+        if request.explain:
+            n_scored = words_to_explain(texts, model)
+            self.limits.check_explained(len(texts), n_scored)
+        return Prepared(texts, PredictCall(model, self.served.threads, int(request.k), *options), n_scored, encode)
 
 
 def words_to_explain(texts: list[Any], model: Model) -> int:
