@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -115,3 +117,32 @@ def test_a_full_file_and_a_full_disk_leave_whole_lines(tmp_path, monkeypatch):
     file.path.rename(tmp_path / "moved")
     file.append(b"next\n")
     assert file.path.read_bytes() == b"next\n"
+    file.path.write_bytes(b"next\nhal")  # after a power failure
+    file.append(b"last\n")
+    file.append(b"all\n")
+    assert file.path.read_bytes() == b"next\nhal\nlast\nall\n"
+
+
+def test_two_servers_with_one_file(tmp_path, monkeypatch):
+    """What one takes back because the disk is full is never a line of the other."""
+    files = [FeedbackFile(tmp_path / "file") for _ in range(2)]
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda number, line: write(number, line if line[:1].isdigit() else line[:2]))
+
+    def append(i):
+        with suppress(HTTPException):
+            files[i % 2].append(b"%d\n" % i if i % 3 else b"not stored\n")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(append, range(600)))
+    assert sorted(map(int, files[0].path.read_text().split())) == [i for i in range(600) if i % 3]
+
+
+def test_a_place_that_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="it is not a file"):  # opening it would wait for a reader
+        FeedbackFile(tmp_path / "pipe")
+    file = FeedbackFile(tmp_path / "new")
+    file.path = tmp_path / "gone" / "new"
+    with pytest.raises(HTTPException, match="cannot be opened"):
+        file.append(b"line\n")

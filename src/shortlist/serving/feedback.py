@@ -6,8 +6,9 @@ The file is JSON lines, and lines are only appended. The model that is served do
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
-import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from shortlist.errors import DataError, OptionError
+from shortlist.files import sync_folder
 from shortlist.model import Model
 from shortlist.serving.limits import Admission
 from shortlist.serving.messages import Status, decoding
@@ -42,37 +44,50 @@ _decoder = msgspec.json.Decoder(FeedbackRequest)
 
 
 class FeedbackFile:
-    """A file that lines are appended to. It is opened for each line, so it may be moved away at any time."""
+    """A file that lines are appended to, by any number of servers.
+
+    It is opened for each line, so it may be moved away at any time.
+    """
 
     def __init__(self, path: str | Path, max_bytes: int = MAX_BYTES) -> None:
-        self.path, self.max_bytes, self._lock = Path(path), max_bytes, threading.Lock()
+        self.path, self.max_bytes = Path(path), max_bytes
+        if self.path.exists() and not self.path.is_file():
+            raise DataError(f"{path}: feedback cannot be written there: it is not a file.")
         try:
             os.close(self._open())
         except OSError as error:
             raise DataError(f"{path}: feedback cannot be written there: {error.strerror}.") from None
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def append(self, line: bytes) -> None:
         """Append a line, all or nothing. It is on the disk when this returns."""
-        with self._lock:
+        try:
             file = self._open()
+        except OSError as error:
+            raise full(f"{self.path.name} cannot be opened ({error.strerror}).") from None
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            size = os.fstat(file).st_size
+            if size + len(line) > self.max_bytes:
+                raise full(f"{self.path.name} has {size:,} bytes, the limit is {self.max_bytes:,}.")
+            if size and os.pread(file, 1, size - 1) != b"\n":  # a power failure left half a line, which stays alone
+                line = b"\n" + line
             try:
-                size = os.fstat(file).st_size
-                if size + len(line) > self.max_bytes:
-                    raise full(f"{self.path.name} has {size:,} bytes, the limit is {self.max_bytes:,}.")
-                try:
-                    written = os.write(file, line)
-                    os.fsync(file)
-                except OSError as error:
-                    os.ftruncate(file, size)
-                    raise full(f"The disk does not take it ({error.strerror}).") from None
-                if written < len(line):
-                    os.ftruncate(file, size)
-                    raise full("The disk is full.")
-            finally:
-                os.close(file)
+                written = os.write(file, line)
+                os.fsync(file)
+                if not size:
+                    sync_folder(self.path.parent)
+            except OSError as error:
+                os.ftruncate(file, size)
+                raise full(f"The disk does not take it ({error.strerror}).") from None
+            if written < len(line):
+                os.ftruncate(file, size)
+                raise full("The disk is full.")
+        finally:
+            os.close(file)
 
 
 def full(why: str) -> HTTPException:
