@@ -30,6 +30,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ REFUSED = (429, 503)
 WAIT_SECONDS = 0.05
 PROBE_SECONDS = 0.1
 PAUSE_SECONDS = 0.02  # between two measured requests, at most
+MAX_BODIES = 1000
 FACTORS = (1, 3, 10)
 TIMEOUT = 60.0
 Client = Callable[[int, "Tally", float, int], Awaitable[None]]  # port, tally, end, number or process
@@ -73,27 +75,33 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=8, help="as many as the server can bear")
     parser.add_argument("--max-slowdown", default="4", help="of the server")
     parser.add_argument("--goals", action="store_true", help="fail if a time or the memory misses its goal")
+    parser.add_argument("--model", type=Path, help="by default, a small one")
+    parser.add_argument("--texts", type=Path, help="one text per line; a request has two of them")
     options = parser.parse_args()
+    texts = options.texts.read_text().splitlines() if options.texts else TEXTS
+    bodies = [json.dumps({"texts": texts[i : i + 2], "k": 3}).encode() for i in range(min(len(texts) - 1, MAX_BODIES))]
     seconds = 60 * options.minutes / (len(FACTORS) + 1)
     results = []
+    client = partial(ask, bodies=bodies)
+    measure = partial(ask, bodies=bodies, pause=PAUSE_SECONDS)
     first, *others = cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {first})
     with (
         tempfile.TemporaryDirectory() as temporary,
-        serve(Path(temporary) / "model", "--max-slowdown", options.max_slowdown) as port,
+        serve(options.model or Path(temporary) / "model", "--max-slowdown", options.max_slowdown) as port,
         ProcessPoolExecutor(
             4, multiprocessing.get_context("spawn"), os.sched_setaffinity, (0, others or cores)
         ) as pool,
     ):
         os.sched_setaffinity(0, cores)
         server = next(child.pid for child in psutil.Process().children() if "serve" in child.cmdline())
-        list(pool.map(run_all, *zip(*[(ask, port, 1, 1.0)] * 4, strict=True)))  # all processes are there, and warm
+        list(pool.map(run_all, *zip(*[(client, port, 1, 1.0)] * 4, strict=True)))  # all processes are there, and warm
         rest = pool.submit(run_all, measure, port, 1, min(seconds, 60)).result()
         p99_at_rest = float(np.percentile(rest.seconds, 99))
         for factor in FACTORS:
             n = factor * options.connections
             work = [
-                pool.submit(run_all, ask, port, n, seconds),
+                pool.submit(run_all, client, port, n, seconds),
                 pool.submit(run_all, disturb, port, n, seconds),
                 pool.submit(run_all, probe, port, 1, seconds, server),
                 pool.submit(run_all, measure, port, 1, seconds),
@@ -143,21 +151,15 @@ def run_all(client: Client, port: int, n: int, seconds: float, server: int = 0) 
     return tally
 
 
-async def measure(port: int, tally: Tally, end: float, _: int) -> None:
-    """Like `ask`, with pauses."""
-    await ask(port, tally, end, _, PAUSE_SECONDS)
-
-
-async def ask(port: int, tally: Tally, end: float, _: int, pause: float = 0.0) -> None:
+async def ask(port: int, tally: Tally, end: float, _: int, bodies: list[bytes], pause: float = 0.0) -> None:
     """A client that does everything right. A connection may be closed between two requests, not within one."""
-    body = json.dumps({"texts": TEXTS[:2], "k": 3}).encode()
     head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    requests = [head + b"Content-Length: %d\r\n\r\n" % len(body) + body for body in bodies]
     while time.monotonic() < end:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             while time.monotonic() < end and not reader.at_eof():
-                start = time.monotonic()
+                request, start = random.choice(requests), time.monotonic()
                 writer.write(request)
                 status = await asyncio.wait_for(read_response(reader), TIMEOUT)
                 tally.statuses[status] += 1
