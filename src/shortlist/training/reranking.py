@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged, counts_to_indptr
-from shortlist.evaluation import evaluate
 from shortlist.evaluation.calibration import is_relevant
 from shortlist.kernels.reranker import learn_labels, texts_of_labels
 from shortlist.kernels.threads import SHARES_PER_THREAD, n_threads
@@ -18,7 +18,7 @@ from shortlist.odds import fit_logistic, fit_ranking, log_odds
 from shortlist.progress import Progress
 from shortlist.stages.classifier import best_of
 from shortlist.stages.evidence import Evidence, index_names, largest_of_names, nothing_taught, remember_texts
-from shortlist.stages.mixture import Mixture
+from shortlist.stages.mixture import ByName, Mixture
 from shortlist.stages.pages import paged_weights
 from shortlist.stages.parts_of_names import rows_of_parts
 from shortlist.stages.pipeline import Pipeline, Ranking
@@ -53,88 +53,22 @@ MIN_SCALE = 0.05
 
 def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     """Learn from the mistakes of the pipeline so far. Held-out texts set how much each kind of evidence counts."""
-    data, options, n_labels = build.data, build.options, build.data.n_labels
-    k, n_searched = min(options.n_reranked, n_labels), pipeline.candidates.max_searched
+    data, options, task = build.data, build.options, RerankerTask(build)
+    k, n_searched = min(options.n_reranked, data.n_labels), pipeline.candidates.max_searched
     candidates = build.hard_negatives
     if candidates is None:
         candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
-    features = lexical_features(data)
-    rows = features.transform(data.texts, data.word_ids)
-    config = {"n_candidates": candidates.shape[1], "mixture": vars(Mixture())}
-    idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
-    parts = word_parts(data)
-
-    def about_labels(labels: Ragged, held_out_rows: sparse.csr_array | None = None) -> Arrays:
-        counts = np.bincount(labels.values, minlength=n_labels)
-        frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
-        names, of_parts = names_of(data, features, counts > 0), {}
-        if parts is not None:
-            of_parts = index_parts(parts, *names_among(data, counts > 0), n_labels)
-        if held_out_rows is not None and reranker.mixture.names > 0:  # else their texts would count against them
-            names = sparse.csr_array(names + texts_of_late_labels(data, held_out_rows))
-        return {**index_names(names), **of_parts, "frequencies": frequencies}
-
-    def reranker_of(weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
-        return Reranker({**weights, **idf, **about, **taught}, config, data.vocabulary, features.ngrams)
-
-    def learn(
-        rows: sparse.csr_array,
-        labels: Ragged,
-        about: Arrays,
-        candidates: np.ndarray,
-        is_wanted: np.ndarray | None = None,
-    ) -> Arrays:
-        """Labels that names suggest must be told apart, too, as must labels that are not candidates yet."""
-        blank = reranker_of(no_words(n_labels, features.n_features), about, nothing_taught())
-        candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
-        unseen = np.flatnonzero(np.bincount(data.labels.values, minlength=n_labels) == 0)
-        if len(unseen):
-            drawn = np.random.default_rng(options.seed).choice(unseen, (len(candidates), 1))
-            candidates = np.hstack([candidates, drawn.astype(np.int32)])
-        if is_wanted is not None:
-            candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
-            labels = labels.keep(is_wanted[labels.values])
-        return learn_weights_together(rows, labels, n_labels, candidates, options.C, build.shard)
-
-    about = about_labels(data.labels)
-    weights = learn(rows, data.labels, about, candidates)
-    reranker = reranker_of(weights, about, taught_texts(data))
+    task.config["n_candidates"] = candidates.shape[1]
+    rows, about = task.features.transform(data.texts, data.word_ids), task.about_labels(data.labels)
+    weights = task.learn(rows, data.labels, about, candidates)
+    reranker = task.reranker(weights, about, taught_texts(data))
     if not len(data.held_out):
         return reranker.without_parts()
-    ids, first = pipeline.first_rank(data.held_out_inputs, config["n_candidates"], n_searched)
-
-    def tried(reranker: Reranker) -> tuple[Evidence, np.ndarray, np.ndarray]:
-        """The evidence for held-out texts, and their odds: of each half, with the mixture of the other half."""
-        evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, ids)
-
-        def with_more(texts: np.ndarray) -> Ranking:
-            encoded = pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
-            return evidence.ids[texts], pipeline.with_more(encoded, first[texts], evidence.ids[texts])
-
-        _, probabilities = pipeline.in_blocks(with_more, np.arange(len(ids)))
-        odds = np.empty(evidence.ids.shape, np.float32)
-        half = np.arange(len(ids)) % 2 == 0
-        for fitted, left in ((half, ~half), (~half, half)):
-            reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels, fitted)
-            odds[left] = reranker.log_odds(evidence, probabilities)[left]
-        reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
-        return evidence, probabilities, odds
-
-    if reranker.parts is not None:  # labels that stand for new ones are to be found as new ones are
-        own, reranker.parts = reranker.parts, reranker.parts.searching(np.ones(n_labels, np.bool_))
-        evidence, _, odds = tried(reranker)
-        config["by_name"], reranker.parts = vars(fit_by_name(evidence, odds, data)), own
-    evidence, _, odds = tried(reranker)
-    if parts is not None:
-        plain = reranker.without_parts()
-        plain_evidence, _, plain_odds = tried(plain)
-        gains = [
-            evaluate(best_of(some.ids, some_odds, 5)[0], data.held_out_labels, k=(5,))["N@5"]
-            for some, some_odds in ((plain_evidence, plain_odds), (evidence, odds))
-        ]
-        log.info("names of labels as evidence: nDCG@5 %.2f on held-out texts; with parts of words, too, %.2f", *gains)
-        if gains[1] <= gains[0] + MIN_GAIN_OF_PARTS:
-            parts, reranker, evidence, odds = None, plain, plain_evidence, plain_odds
+    ids, first = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
+    trial = Trial(pipeline, data, ids, first)
+    if reranker.parts is not None:
+        task.config["by_name"] = vars(trial.fit_by_name(reranker))
+    reranker, evidence, odds = trial.choose_parts(reranker)
     # What it will be like on new texts.
     build.held_out_ranked = best_of(evidence.ids, odds, RANKS)
     log.debug("re-ranker: %s", ", ".join(f"{name} {value:.2f}" for name, value in vars(reranker.mixture).items()))
@@ -142,19 +76,125 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         tuned = replace(pipeline, reranker=reranker)
         with remembering(tuned):
             build.search_effort = choose_search(tuned, data)
-        pipeline.candidates, config["n_candidates"] = tuned.candidates, reranker.n_candidates
-    config["mixture"] = vars(reranker.mixture)
+        pipeline.candidates, task.config["n_candidates"] = tuned.candidates, reranker.n_candidates
+    task.config["mixture"] = vars(reranker.mixture)
+    if reranker.parts is None:
+        task.parts = None
     labels = Ragged.concatenate([data.labels, data.held_out_labels])
-    held_out_rows = features.transform(data.held_out_raw, data.held_out_ids)
-    about = about_labels(labels, held_out_rows)
-    new = np.bincount(data.held_out_labels.values, minlength=n_labels)
-    is_wanted = (new > 0) & (new >= MIN_HELD_OUT_SHARE * np.bincount(labels.values, minlength=n_labels))
+    held_out_rows = task.features.transform(data.held_out_raw, data.held_out_ids)
+    # Where names count against labels, so would the texts of labels that have no names.
+    late = texts_of_late_labels(data, held_out_rows) if reranker.mixture.names > 0 else None
+    about = task.about_labels(labels, late)
+    new = np.bincount(data.held_out_labels.values, minlength=data.n_labels)
+    is_wanted = (new > 0) & (new >= MIN_HELD_OUT_SHARE * np.bincount(labels.values, minlength=data.n_labels))
     if is_wanted.any():
         rows = sparse.vstack([rows, held_out_rows], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
         every = np.concatenate([_padded(some, width, -1) for some in (candidates, ids)])
-        weights = with_new(weights, learn(rows, labels, about, every, is_wanted), is_wanted)
-    return reranker_of(weights, about, taught_texts(data, held_out=True))
+        weights = with_new(weights, task.learn(rows, labels, about, every, is_wanted), is_wanted)
+    return task.reranker(weights, about, taught_texts(data, held_out=True))
+
+
+class RerankerTask:
+    """What stays the same while a re-ranker is learnt, first from the training texts, then from the held-out ones, too.
+
+    features  what reads the words of texts
+    parts     what reads parts of words; None: they do not count
+    """
+
+    def __init__(self, build: Build) -> None:
+        self._data, self._options, self._shard = build.data, build.options, build.shard
+        self.features, self.parts = lexical_features(build.data), word_parts(build.data)
+        self.config: dict[str, Any] = {"mixture": vars(Mixture())}
+
+    def about_labels(self, labels: Ragged, late: sparse.csr_array | None = None) -> Arrays:
+        """The frequencies and names of labels; `late` are texts of labels without names, which count as names."""
+        data, counts = self._data, np.bincount(labels.values, minlength=self._data.n_labels)
+        frequencies = (np.log1p(counts) / np.log1p(max(counts.max(), 1))).astype(np.float32)
+        names, of_parts = names_of(data, self.features, counts > 0), {}
+        if self.parts is not None:
+            of_parts = index_parts(self.parts, *names_among(data, counts > 0), data.n_labels)
+        if late is not None:
+            names = sparse.csr_array(names + late)
+        return {**index_names(names), **of_parts, "frequencies": frequencies}
+
+    def reranker(self, weights: Arrays, about: Arrays, taught: Arrays) -> Reranker:
+        features = self.features
+        idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
+        return Reranker({**weights, **idf, **about, **taught}, self.config, self._data.vocabulary, features.ngrams)
+
+    def learn(
+        self,
+        rows: sparse.csr_array,
+        labels: Ragged,
+        about: Arrays,
+        candidates: np.ndarray,
+        is_wanted: np.ndarray | None = None,
+    ) -> Arrays:
+        """Labels that names suggest must be told apart, too, as must labels that are not candidates yet."""
+        n_labels = self._data.n_labels
+        blank = self.reranker(no_words(n_labels, self.features.n_features), about, nothing_taught())
+        candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
+        unseen = np.flatnonzero(np.bincount(self._data.labels.values, minlength=n_labels) == 0)
+        if len(unseen):
+            drawn = np.random.default_rng(self._options.seed).choice(unseen, (len(candidates), 1))
+            candidates = np.hstack([candidates, drawn.astype(np.int32)])
+        if is_wanted is not None:
+            candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
+            labels = labels.keep(is_wanted[labels.values])
+        return learn_weights_together(rows, labels, n_labels, candidates, self._options.C, self._shard)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Tries re-rankers on the held-out texts, whose candidates have these ids and probabilities so far."""
+
+    pipeline: Pipeline
+    data: TrainingData
+    ids: np.ndarray
+    first: np.ndarray
+
+    def run(self, reranker: Reranker) -> tuple[Evidence, np.ndarray]:
+        """Fit the mixture. The evidence for held-out texts, and odds: of each half, with the mixture of the other."""
+        data = self.data
+        evidence = reranker.gather(data.held_out_raw, data.held_out_known_ids, self.ids)
+
+        def with_more(texts: np.ndarray) -> Ranking:
+            encoded = self.pipeline.encoder.encode(rows_of(data.held_out_inputs, texts))
+            return evidence.ids[texts], self.pipeline.with_more(encoded, self.first[texts], evidence.ids[texts])
+
+        _, probabilities = self.pipeline.in_blocks(with_more, np.arange(len(self.ids)))
+        odds = np.empty(evidence.ids.shape, np.float32)
+        half = np.arange(len(self.ids)) % 2 == 0
+        for fitted, left in ((half, ~half), (~half, half)):
+            reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels, fitted)
+            odds[left] = reranker.log_odds(evidence, probabilities)[left]
+        reranker.mixture = fit_mixture(reranker, evidence, probabilities, data.held_out_labels)
+        return evidence, odds
+
+    def fit_by_name(self, reranker: Reranker) -> ByName:
+        """How much names count where a label is known by name only."""
+        assert reranker.parts is not None
+        own = reranker.parts  # labels that stand for new ones are to be found as new ones are
+        reranker.parts = own.searching(np.ones(self.data.n_labels, np.bool_))
+        by_name, reranker.parts = fit_by_name(*self.run(reranker), self.data), own
+        return by_name
+
+    def choose_parts(self, reranker: Reranker) -> tuple[Reranker, Evidence, np.ndarray]:
+        """The re-ranker, or the one without parts of words if they do not pay; its evidence and odds."""
+        evidence, odds = self.run(reranker)
+        if reranker.parts is None:
+            return reranker, evidence, odds
+        plain = reranker.without_parts()
+        plain_evidence, plain_odds = self.run(plain)
+        gains = [
+            self.data.measure_scores(some.ids, some_odds)["N@5"]
+            for some, some_odds in ((plain_evidence, plain_odds), (evidence, odds))
+        ]
+        log.info("names of labels as evidence: nDCG@5 %.2f on held-out texts; with parts of words, too, %.2f", *gains)
+        if gains[1] > gains[0] + MIN_GAIN_OF_PARTS:
+            return reranker, evidence, odds
+        return plain, plain_evidence, plain_odds
 
 
 def lexical_features(data: TrainingData) -> LexicalFeatures:
