@@ -33,7 +33,7 @@ from common import (
 from shortlist.kernels.threads import n_cores
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.classifier import RowClassifier
-from shortlist.training.reranking import learn_word_weights
+from shortlist.training.word_weights import learn_word_weights
 
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 ASTEC = ("astec", {})

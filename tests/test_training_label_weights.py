@@ -12,7 +12,7 @@ from shortlist.arrays import Ragged
 from shortlist.training.data import weighted_labels
 from shortlist.training.device_rows import DeviceRows
 from shortlist.training.label_rows import Clusters, LabelRows
-from shortlist.training.reranking import learn_word_weights
+from shortlist.training.word_weights import learn_word_weights
 
 
 def slow_step(rows, features, candidates, positives):

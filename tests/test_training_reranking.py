@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from shortlist.stages.pipeline import in_blocks
 from shortlist.stages.reranker import N_MORE
 from shortlist.text import Vocabulary
 from shortlist.training import reranking
+from shortlist.training.data import TrainingData
 from shortlist.training.reranking import fit_mixture, learn_reranker
 from test_training_word_weights import assert_equal
 
@@ -244,6 +245,8 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
         held_out_known_ids=vocabulary.encode(held_out[0]),
         held_out_labels=held_out[1],
     )
+    for name in ("measure", "measure_scores"):
+        setattr(data, name, MethodType(getattr(TrainingData, name), data))
     options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0, tune_search=False)
     build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None, shard=None)
     return learn_reranker(GroupPipeline(vocabulary), build), build

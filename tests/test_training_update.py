@@ -15,8 +15,8 @@ from shortlist.errors import DataError, OptionError
 from shortlist.stages.evidence import forget, remember_texts, taught_labels
 from shortlist.stages.replacing import centres_of, words_of
 from shortlist.text import Tokenizer
-from shortlist.training.reranking import learn_word_weights
 from shortlist.training.update import label_counts
+from shortlist.training.word_weights import learn_word_weights
 from test_training_word_weights import random_problem
 from tiny_models import colours, model_over_features
 

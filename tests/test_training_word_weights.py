@@ -16,8 +16,8 @@ from shortlist.kernels.reranker import texts_of_labels
 from shortlist.kernels.threads import n_cores, use_threads
 from shortlist.stages.pages import PAGE
 from shortlist.text.features import normalize_sparse_rows
-from shortlist.training import reranking
-from shortlist.training.reranking import learn_word_weights
+from shortlist.training import word_weights
+from shortlist.training.word_weights import learn_word_weights
 
 # Learning stops when no text would move the weights by more than a tenth; the objective is then this near to the best.
 TOLERANCE = 0.03
@@ -71,7 +71,7 @@ def dense_rows(arrays, n_words):
 def assert_nearly_best(features, labels, n_labels, candidates, C=0.5):
     """The objective and the scores of every label, with no weight dropped."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reranking, "MIN_WEIGHT", 1e-30)
+        patch.setattr(word_weights, "MIN_WEIGHT", 1e-30)
         learnt = learn_word_weights(features, labels, n_labels, candidates, C)
     for label, row in enumerate(dense_rows(learnt, features.shape[1])):
         texts, hits = texts_of(label, labels, candidates)
@@ -171,9 +171,9 @@ class TestLearnWordWeights:
         expected = learn_word_weights(features, labels, 17, candidates)
         assert len(expected["words"]) > 17
         for words_per_block in (0, 1, 40, 300):
-            monkeypatch.setattr(reranking, "WORDS_PER_BLOCK", words_per_block)
+            monkeypatch.setattr(word_weights, "WORDS_PER_BLOCK", words_per_block)
             for n_shares in (1, 2, 5, 40):
-                monkeypatch.setattr(reranking, "n_threads", lambda n=n_shares: n)
+                monkeypatch.setattr(word_weights, "n_threads", lambda n=n_shares: n)
                 assert_equal(learn_word_weights(features, labels, 17, candidates), expected)
 
     @pytest.mark.skipif(n_cores() < 2, reason="there is one core")
@@ -187,9 +187,9 @@ class TestLearnWordWeights:
 
     def test_small_weights_are_dropped_and_words_ascend(self, monkeypatch):
         features, labels, candidates = random_problem(4, 60, 20, 8, 4)
-        monkeypatch.setattr(reranking, "MIN_WEIGHT", 0.1)
+        monkeypatch.setattr(word_weights, "MIN_WEIGHT", 0.1)
         learnt = learn_word_weights(features, labels, 8, candidates)
-        monkeypatch.setattr(reranking, "MIN_WEIGHT", 1e-30)
+        monkeypatch.setattr(word_weights, "MIN_WEIGHT", 1e-30)
         everything = dense_rows(learn_word_weights(features, labels, 8, candidates), 20)
         dropped = np.abs(everything[:, :-1]) < 0.1
         assert (dropped & (everything[:, :-1] != 0)).any()

@@ -34,7 +34,7 @@ from shortlist.text import Vocabulary
 from shortlist.text.features import normalize_sparse_rows
 from shortlist.training.batches import DenseBatches, ShortlistBatches, epoch_batches
 from shortlist.training.label_rows import LabelRows, RowOptions
-from shortlist.training.reranking import MIN_WEIGHT, learn_word_weights
+from shortlist.training.word_weights import MIN_WEIGHT, learn_word_weights
 
 # Chosen on validation texts: docs/lab-book.md.
 N_EPOCHS, LEARNING_RATE, BATCH_SIZE, N_RANDOM = 3, 0.002, 64, 50

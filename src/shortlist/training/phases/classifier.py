@@ -28,9 +28,9 @@ from shortlist.training.heads import identity_head
 from shortlist.training.label_rows import rows_memory
 from shortlist.training.networks import EncoderNetwork, given_features, network_kind, new_learner, new_network
 from shortlist.training.phases.candidates import index_labels
-from shortlist.training.reranking import learn_word_weights
 from shortlist.training.sharding import EncodedTexts, ShardedRows, hard_negatives_of_group
 from shortlist.training.starts import rows_at_centres
+from shortlist.training.word_weights import learn_word_weights
 
 log = logging.getLogger("shortlist")
 
