@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import shortlist
 
 PACKAGE = Path(__file__).parent.parent / "src" / "shortlist"
 
@@ -79,3 +82,30 @@ def test_nothing_is_pickled():
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text()
         assert "import pickle" not in text and "allow_pickle=True" not in text, path
+
+
+WATCHED = """
+import os, sys
+writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+written = []
+
+def watch(event, arguments):
+    if event == "open" and arguments[2] & writing and not str(arguments[0]).startswith("/dev/"):
+        written.append(arguments[0])
+    elif event in ("os.mkdir", "os.rename", "os.remove", "os.link", "os.symlink", "os.truncate"):
+        written.append((event, *arguments))
+
+sys.addaudithook(watch)
+from shortlist.cli import shortlist
+shortlist(["predict", sys.argv[1], "a red shoe", "--explain"], standalone_mode=False)
+assert not written, written
+"""
+
+
+def test_predictions_write_no_file(tmp_path):
+    """They need no writable folder: no cache, no temporary files, no home (which is not there for many services)."""
+    shortlist.train([("red shoe", ["shoe"]), ("red hat", ["hat"])], recipe="centroid").save(tmp_path / "model")
+    environment = os.environ | {"HOME": "/nonexistent", "TMPDIR": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", WATCHED, str(tmp_path / "model")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "shoe" in done.stdout, done.stderr

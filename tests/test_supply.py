@@ -39,3 +39,16 @@ def test_requirements_with_hashes_are_those_of_the_server():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["serve"]]
     assert {normal(re.match(r"[\w-]+", one)[0]) for one in wanted} <= hashed.keys()
+
+
+def test_findings_have_tests():
+    """The page on reliability names a test for each finding; one without a file is in that of the one before it."""
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    rows = [line for line in page.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert len(rows) >= 23
+    for row in rows:
+        file, names = "", re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", row)
+        assert names, row
+        for other, name in names:
+            file = other or file
+            assert f"def {name}(" in (ROOT / "tests" / file).read_text(), f"{file}::{name}"
