@@ -27,7 +27,8 @@ from common import add_recipe_options, make_parser, parse_recipe_options, peak_g
 from shortlist.cluster.connection import connected
 from shortlist.cluster.plan import Sizes, make_plan
 from shortlist.cluster.reduce import TcpGroup
-from shortlist.cluster.train import TrainJob, train_on_cluster
+from shortlist.cluster.train import train_on_cluster
+from shortlist.cluster.worker import TrainJob
 from shortlist.training import train as training
 from shortlist.training.build import Build
 from shortlist.training.group import ALONE

@@ -132,7 +132,8 @@ def train(
     check_early(recipe, options, ensemble, published)  # before the data is read
     part = part_to_read(source, "train")
     if cluster is not None:
-        from shortlist.cluster.train import TrainJob, train_on_cluster
+        from shortlist.cluster.train import train_on_cluster
+        from shortlist.cluster.worker import TrainJob
 
         if ensemble > 1 or hierarchy is not None or all_names:
             raise OptionError(

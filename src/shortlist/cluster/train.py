@@ -1,6 +1,6 @@
-"""Training on a Ray cluster: the same recipes, options and files, with the labels sharded over workers.
+"""`shortlist.train`: on this machine (training/train.py), or on a Ray cluster, with the labels sharded over workers.
 
-Every worker reads the data itself and runs `train_one` (training/train.py).
+Recipes, options and files are the same. Every worker reads the data itself and runs `train_one` (training/train.py).
 
 sharded      what has a row per label or cluster: label rows with their optimiser state, label centres and their index,
              the candidates of the training texts, the rows of the surrogate task and of the meta-classifier; the words
@@ -19,11 +19,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shortlist.cluster.connection import connected
-from shortlist.cluster.worker import TrainJob
-from shortlist.cluster.workers import run_workers
 from shortlist.errors import OptionError, ShortlistError
 from shortlist.model.folder import check_bits, check_replaceable, load
 from shortlist.model.model import Model
@@ -33,6 +30,9 @@ from shortlist.training import train as one_machine
 from shortlist.training.checkpoints import lock_checkpoints
 from shortlist.training.interrupts import stopping
 from shortlist.training.train import AUTO, choose, require_no_checkpoints
+
+if TYPE_CHECKING:
+    from shortlist.cluster.worker import TrainJob
 
 log = logging.getLogger("shortlist")
 
@@ -48,6 +48,7 @@ def train(
     ensemble: int = 1,
     parallel: int = 1,
     published: bool = False,
+    all_names: bool = False,
     cluster: str = "",
     workers: int = 1,
     **options: Any,
@@ -61,6 +62,7 @@ def train(
     ensemble   number of models with different seeds whose scores are averaged
     parallel   number of them to train at the same time, each in a process of its own
     published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
+    all_names  labels of the data set that have a name and no text can be predicted, too: see `Model.add_labels`
     cluster    train on a Ray cluster: its address, "auto" or "local". The data is then a path, and `checkpoint_dir` a
                folder, that all machines see. The model stays in this folder; `save` copies it
     workers    number of processes there, which share the labels out; each has `threads` cores, 1 by default
@@ -75,15 +77,17 @@ def train(
     if not cluster:
         if workers != 1:
             raise OptionError('workers are for a cluster: give its address, such as cluster="auto", too')
-        choice: dict[str, Any] = {"ensemble": ensemble, "parallel": parallel, "published": published}
-        return one_machine.train(data, labels, recipe, **choice, **options)
-    if ensemble != 1:
-        raise OptionError("an ensemble is trained on one machine: leave out cluster, or ensemble")
+        how = {"ensemble": ensemble, "parallel": parallel, "published": published, "all_names": all_names}
+        return one_machine.train(data, labels, recipe, **how, **options)  # type: ignore[arg-type]
+    if ensemble != 1 or all_names:
+        raise OptionError("ensembles and all_names are for one machine: leave them out, or cluster")
     if labels is not None or not isinstance(data, str | Path):
         raise OptionError("on a cluster, every worker reads the data itself: give the path of a file or folder")
     folder = options.get("checkpoint_dir", "")
     if not folder:
         raise OptionError("training on a cluster needs checkpoint_dir: a folder that all machines see")
+    from shortlist.cluster.worker import TrainJob
+
     out = Path(folder).absolute() / "model"
     job = TrainJob(str(Path(data).absolute()), recipe, str(out), published=published, options=options, bits=32)
     return train_on_cluster(job, cluster, workers)
@@ -91,6 +95,8 @@ def train(
 
 def train_on_cluster(job: TrainJob, cluster: str, workers: int) -> Model:
     """Train, and save to `job.out`, a folder that all machines see; the model as it was saved."""
+    from shortlist.cluster.connection import connected
+
     recipe = choose(job.recipe, None, job.options, 1, job.published)
     workers = count("workers", 1, "").checked(workers)
     named = recipe.name.removesuffix(PUBLISHED) if job.recipe == AUTO else job.recipe
@@ -108,6 +114,8 @@ def train_on_cluster(job: TrainJob, cluster: str, workers: int) -> Model:
 
 def run_until_done(ray: Any, job: TrainJob, n_workers: int, n_threads: int) -> None:
     """Train; if a worker is lost, start all again from the last checkpoint."""
+    from shortlist.cluster.workers import run_workers
+
     n_losses = 0
     while (lost := run_workers(ray, job, n_workers, n_threads)) is not None:
         n_losses += 1

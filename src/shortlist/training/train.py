@@ -52,22 +52,7 @@ def train(
     all_names: bool = False,
     **options: Any,
 ) -> Model:
-    """Train a model.
-
-    data       a data set, or anything that `shortlist.read` reads; or a list of texts, with their labels
-    labels     one label, or a list of labels, for each of the texts. `train(data, "astec")` is the recipe
-    recipe     a name from `shortlist.list_recipes()`, "package.module:NAME", or a `Recipe`, which is registered. "auto"
-               is astec for most data
-    ensemble   number of models with different seeds whose scores are averaged
-    parallel   number of them to train at the same time, each in a process of its own
-    published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
-    all_names  labels of the data set that have a name and no text can be predicted, too: see `Model.add_labels`
-    options    options of the recipe, such as `seed`, `threads`, `minutes`; `shortlist recipes NAME` lists them
-
-    >>> model = train(["red shoes", "blue hat"], ["shoes", "hats"])
-    >>> model.predict("a hat")[0].label
-    'hats'
-    """
+    """Train a model on this machine: `shortlist.train` without a cluster (cluster/train.py explains the arguments)."""
     show_messages()
     if isinstance(labels, str | Recipe):
         labels, recipe = None, labels
