@@ -119,6 +119,22 @@ def test_bad_files(put, name, content, message):
         read_hierarchy(put(name, content))
 
 
+@pytest.mark.parametrize(
+    ("base", "child", "parent"),
+    [
+        ("http://www.yso.fi/onto/yso/", ("p8753", "yso:p8753"), ("p1", "yso:p1")),
+        ("https://d-nb.info/gnd/", ("4004927-9", "gnd:4004927-9"), ("4-7", "gnd:4-7")),
+        ("http://purl.obolibrary.org/obo/", ("HP_0000118", "HP:0000118"), ("HP_0000001", "HP:0000001")),
+    ],
+)
+def test_concepts_go_by_their_short_forms(put, base, child, parent):
+    pytest.importorskip("rdflib")
+    skos = (
+        f"@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n<{base}{child[0]}> skos:broader <{base}{parent[0]}> ."
+    )
+    assert read_hierarchy(put("c.ttl", skos), [child[1]]).pairs == [(child[1], parent[1])]
+
+
 def test_bad_rdf(put):
     pytest.importorskip("rdflib")
     with pytest.raises(DataError, match="not valid RDF as turtle"):

@@ -173,8 +173,8 @@ HierarchySource = str | Path | Hierarchy | Iterable[Sequence[str]] | Mapping[str
 def read_hierarchy(source: HierarchySource, labels: Collection[str] = ()) -> Hierarchy:
     """A hierarchy from a file, from (child, parent) pairs, or from {child: parent}.
 
-    labels  those that it is for. A concept of SKOS goes by its URI, the last part of the URI, its notation or its
-            preferred name: by what most of these labels are
+    labels  those that it is for. A concept of SKOS goes by its URI, the last part of the URI, its short form
+            ("yso:p8753", "HP:0000118"), its notation or its preferred name: by what most of these labels are
 
     >>> read_hierarchy({"J45.0": "J45"}).labels
     ['J45.0', 'J45']
@@ -247,9 +247,12 @@ def _read_rdf(content: bytes, format: str, source: str | Path, labels: Collectio
         raise DataError(f"{source}: the hierarchy is empty; expected skos:broader, skos:narrower or rdfs:subClassOf.")
     concepts = sorted({one for pair in pairs for one in pair})
     names = _texts_of(graph, concepts, skos.prefLabel) or _texts_of(graph, concepts, rdflib.namespace.RDFS.label)
+    parts = {concept: re.split(r"[/#]", concept) for concept in concepts}
     identifiers = (
         {concept: [str(concept)] for concept in concepts},
-        {concept: [re.split(r"[/#]", concept)[-1]] for concept in concepts},
+        {concept: [own[-1]] for concept, own in parts.items()},
+        {concept: [":".join(own[-2:])] for concept, own in parts.items()},  # …/yso/p8753: yso:p8753
+        {concept: [own[-1].replace("_", ":", 1)] for concept, own in parts.items()},  # …/obo/HP_0000118: HP:0000118
         _texts_of(graph, concepts, skos.notation),
         names,
     )
