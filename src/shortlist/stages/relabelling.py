@@ -51,29 +51,22 @@ class NewLabels:
 
 def keep_labels(pipeline: Pipeline, kept: np.ndarray) -> Pipeline:
     """The pipeline with these labels only (ascending ids): label `kept[i]` becomes label i."""
-    n_labels = pipeline.classifier.n_labels
-    new_id = np.full(n_labels, -1, np.int32)
+    new_id = np.full(pipeline.classifier.n_labels, -1, np.int32)
     new_id[kept] = np.arange(len(kept))
-    keep_candidates, keep_rows = (_of_kind(KEEP, stage) for stage in (pipeline.candidates, pipeline.classifier))
-    reranker = pipeline.reranker
-    return replace(
-        pipeline,
-        candidates=keep_candidates(pipeline.candidates, new_id),
-        classifier=keep_rows(pipeline.classifier, new_id),
-        reranker=None if reranker is None else _of_kind(KEEP, reranker)(reranker, new_id),
-    )
+    return _change_stages(pipeline, KEEP, new_id)
 
 
 def append_labels(pipeline: Pipeline, new: NewLabels) -> Pipeline:
     """The pipeline with further labels after its own."""
-    append_candidates, append_rows = (_of_kind(APPEND, stage) for stage in (pipeline.candidates, pipeline.classifier))
-    reranker = pipeline.reranker
-    return replace(
-        pipeline,
-        candidates=append_candidates(pipeline.candidates, new),
-        classifier=append_rows(pipeline.classifier, new),
-        reranker=None if reranker is None else _of_kind(APPEND, reranker)(reranker, new),
-    )
+    return _change_stages(pipeline, APPEND, new)
+
+
+def _change_stages(pipeline: Pipeline, table: dict[str, Callable[..., Any]], given: Any) -> Pipeline:
+    """The pipeline with every stage that has labels changed by the function for its kind."""
+    stages = {name: getattr(pipeline, name) for name in ("candidates", "classifier", "reranker")}
+    stages = {name: stage for name, stage in stages.items() if stage is not None}
+    changes = {name: _of_kind(table, stage) for name, stage in stages.items()}  # all of them, before any work
+    return replace(pipeline, **{name: change(stages[name], given) for name, change in changes.items()})
 
 
 def _of_kind(table: dict[str, Callable[..., Any]], stage: Any) -> Callable[..., Any]:
@@ -260,8 +253,7 @@ def side_by_side(first: Ragged, second: Ragged) -> Ragged:
 
 def _rows_at(arrays: Arrays, name: str, places: np.ndarray) -> Arrays:
     """Some rows of a matrix, in 8 bits if it is."""
-    rows = QuantizedMatrix.of_arrays(arrays, name)
-    return QuantizedMatrix(rows.values[places], rows.scales[places]).to_arrays(name)
+    return QuantizedMatrix.of_arrays(arrays, name).take(places).to_arrays(name)
 
 
 def _with_rows(arrays: Arrays, name: str, more: np.ndarray) -> Arrays:

@@ -43,7 +43,7 @@ def replace_centres(stage: NearestLabels, labels: np.ndarray, centres: np.ndarra
     order = np.argsort(cell_of_place, kind="stable")
     vectors = replace_rows(QuantizedMatrix.of_arrays(arrays, "centres.vectors"), places, centres)
     moved = {
-        **QuantizedMatrix(vectors.values[order], vectors.scales[order]).to_arrays("centres.vectors"),
+        **vectors.take(order).to_arrays("centres.vectors"),
         "centres.order": arrays["centres.order"][order],
         "centres.starts": counts_to_indptr(np.bincount(cell_of_place, minlength=len(cells))),
     }

@@ -20,6 +20,7 @@ from shortlist.model.model import Model
 from shortlist.recipes.auto import AUTO, MANY_TEXTS, choose_recipe
 from shortlist.recipes.options import Options, count, resolve
 from shortlist.recipes.recipe import Recipe, get_recipe, list_recipes, register
+from shortlist.stages.encoders.transformer import torch_threads
 from shortlist.tables import plain, wrapped
 from shortlist.training.budget import Budget, planned_epochs
 from shortlist.training.build import Build
@@ -284,11 +285,5 @@ def running(recipe: Recipe, options: Options) -> Iterator[None]:
             return
         if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
             os.environ["GOMP_SPINCOUNT"] = "5000"  # idle threads of torch would keep a core busy for milliseconds
-        import torch
-
-        before = torch.get_num_threads()
-        torch.set_num_threads(n_threads)
-        try:
+        with torch_threads(n_threads):
             yield
-        finally:
-            torch.set_num_threads(before)

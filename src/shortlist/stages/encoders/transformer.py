@@ -7,7 +7,8 @@ Unlike other encoders it needs torch, but only when it encodes: a model card can
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -155,21 +156,17 @@ def followed(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: followed(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
 
-class torch_threads:
+@contextmanager
+def torch_threads(n_threads: int) -> Iterator[None]:
     """Run torch with this many threads in the block."""
+    import torch
 
-    def __init__(self, n_threads: int) -> None:
-        self._n_threads = n_threads
-
-    def __enter__(self) -> None:
-        import torch
-
-        self._before = torch.get_num_threads()
-        if self._before != self._n_threads:
-            torch.set_num_threads(self._n_threads)
-
-    def __exit__(self, *_: object) -> None:
-        import torch
-
-        if self._before != self._n_threads:
-            torch.set_num_threads(self._before)
+    before = torch.get_num_threads()
+    if before == n_threads:
+        yield
+        return
+    torch.set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

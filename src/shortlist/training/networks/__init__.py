@@ -6,7 +6,7 @@ Bags of word vectors learn without torch (training/plain.py) or, on a device, in
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,11 @@ PLAIN_ENCODERS = ("none", "tfidf", "bag", "mlp", "fixed")
 
 # Mean length of the word vectors at the start: longer ones learn more slowly, shorter ones forget where they began.
 START_LENGTH = 2.5
+
+# The options of networks, which take them by these names.
+OF_INCEPTION = ("max_words", "channels", "dropout", "attention", "bag", "attention_value", "norm_first", "project_norm",
+                "word_dropout", "project_dropout", "branch_dropout", "weight_init")  # fmt: skip
+OF_CNN = ("channels", "n_chunks", "hidden_size", "dropout", "word_dropout", "fixed_chunks", "max_words", "weight_init")
 
 Vectors = np.ndarray | None
 
@@ -177,11 +182,12 @@ def given_features(n_features: int, options: Options) -> Any:
     return GivenFeatures(n_features, options.dropout)
 
 
-def _seeded(new: Callable[..., Any], options: Options, *arguments: Any) -> Any:
+def _seeded(new: Callable[..., Any], options: Options, *arguments: Any, named: Iterable[str] = ()) -> Any:
+    """A network that starts from the seed; `named` are options that it takes under the same names."""
     import torch
 
     torch.manual_seed(options.seed)
-    return new(*arguments)
+    return new(*arguments, **{name: getattr(options, name) for name in named})
 
 
 def new_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
@@ -200,35 +206,14 @@ def new_inception(data: TrainingData, options: Options, vectors: np.ndarray) -> 
     vectors = _scaled_by_idf(data, vectors, options)
     if options.dimension_permutation:
         vectors = vectors[:, np.random.default_rng(options.dimension_permutation).permutation(vectors.shape[1])]
-    network = _seeded(
-        InceptionNetwork,
-        options,
-        len(vectors),
-        vectors.shape[1],
-        options.max_words,
-        options.channels,
-        options.dropout,
-        options.attention,
-        options.bag,
-        options.attention_value,
-        options.norm_first,
-        options.project_norm,
-        options.word_dropout,
-        options.project_dropout,
-        options.branch_dropout,
-        options.weight_init,
-    )
-    return _with_vectors(network, vectors)
+    return _with_vectors(_seeded(InceptionNetwork, options, *vectors.shape, named=OF_INCEPTION), vectors)
 
 
 def new_cnn(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
     from shortlist.training.networks.cnn import CNNNetwork
 
     vectors = _scaled_by_idf(data, vectors, options)
-    sizes = (len(vectors), vectors.shape[1], options.channels, options.n_chunks, options.hidden_size)
-    dropouts = (options.dropout, options.word_dropout)
-    chunks = (options.fixed_chunks, options.max_words)
-    return _with_vectors(_seeded(CNNNetwork, options, *sizes, *dropouts, *chunks, options.weight_init), vectors)
+    return _with_vectors(_seeded(CNNNetwork, options, *vectors.shape, named=OF_CNN), vectors)
 
 
 def new_hashed_bag(data: TrainingData, options: Options, vectors: np.ndarray) -> Any:
