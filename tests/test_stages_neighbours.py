@@ -293,3 +293,13 @@ def test_faiss_is_not_loaded_before_it_is_needed():
         "NeighbourIndex.build(np.eye(3)).search(np.eye(3), 1); sys.exit('faiss' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.slow
+def test_faiss_does_not_say_how_it_is_loaded():
+    program = (
+        "import logging, numpy as np; from shortlist.stages.candidates.neighbours import NeighbourIndex; "
+        "logging.basicConfig(level=logging.INFO); NeighbourIndex.build(np.eye(3), exact=False)"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not finished.stderr

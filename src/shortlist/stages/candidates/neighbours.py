@@ -7,6 +7,7 @@ of threads. faiss (extra `ann`) is needed for graphs only.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -253,6 +254,7 @@ def _unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def _import_faiss() -> Any:
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it tells which instruction sets it has no library for
     try:
         import faiss
     except ImportError:
