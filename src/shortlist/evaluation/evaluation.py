@@ -269,7 +269,7 @@ def _unknown_notes(aligned: Aligned, ranked: np.ndarray) -> list[str]:
         return []
     example = list(aligned.id_of_name)[int(unknown[0])]
     where = "not in the truth" if aligned.frequencies is None else "neither in the truth nor in training"
-    return [f"Predicted labels that occur {where}: {len(unknown):,}, such as {example!r}."]
+    return [f"Predicted labels that are {where}: {len(unknown):,}, such as {example!r}."]
 
 
 def _score_notes(rows: Ragged) -> list[str]:
