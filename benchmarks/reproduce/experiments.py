@@ -213,8 +213,9 @@ def tables(plan: Plan) -> list[Table]:
             "Astec without some of its parts",
             _parts(plan),
             ("P@1", "P@5", "PSP@1"),
-            expected="The re-ranker adds 1 to 3 %, random negatives, label correlations and several centres of frequent "
-            "labels help; R without a bound and a fully connected block are worse; fine-tuning the encoder is more accurate and more expensive.",
+            expected="The re-ranker adds 1 to 3 %; random negatives, label correlations and several centres of "
+            "frequent labels help; R without a bound and a fully connected block are worse; fine-tuning the encoder is "
+            "more accurate and more expensive.",
         ),
         Table(
             "negatives",
