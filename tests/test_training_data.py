@@ -50,6 +50,8 @@ def test_names_extend_the_vocabulary_and_are_never_held_out(hats):
     assert "tricorne" not in list(training_data.held_out_texts)
     assert list(training_data.texts).count("tricorne") == COPIES_OF_NAMES
     assert len(training_data.texts) == 30 + COPIES_OF_NAMES
+    with_reranker = TrainingData(hats, OPTIONS.replace(reranker="words"))
+    assert list(with_reranker.texts).count("tricorne") == 1
     assert training_data.label_frequencies.sum() == 30  # of texts, without names
     without = TrainingData(hats, OPTIONS.replace(label_texts="never"))
     assert "tricorne" not in without.vocabulary.words

@@ -31,7 +31,7 @@ log = logging.getLogger("shortlist")
 
 METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
 TEXTS_PER_BLOCK = 4096  # that are encoded, or whose candidates are scored, at a time
-# The name of a label counts as this many texts (docs/lab-book.md).
+# The name of a label counts as this many texts (docs/lab-book.md); as one where the re-ranker reads names, too.
 COPIES_OF_NAMES = 2
 FEW_VECTORS = 0.2  # share of the words below which a file of vectors is probably the wrong one
 # Held-out texts that say whether names help. Fewer than this say too little: then names count as texts.
@@ -280,7 +280,7 @@ def names_of_labels(dataset: Dataset, vocabulary: Vocabulary) -> tuple[Texts, np
 
 def with_names(data: TrainingData, names: np.ndarray) -> tuple[Texts, Ragged, Ragged]:
     """Texts, word ids and labels of the training part, followed by copies of some names."""
-    copies = np.tile(names, COPIES_OF_NAMES)
+    copies = np.tile(names, 1 if data.options.get("reranker", "none") == "words" else COPIES_OF_NAMES)
     texts = Texts.concatenate([data.texts, data.names.take(copies)])
     inputs = Ragged.concatenate([data.inputs, data.name_ids.take(copies)])
     labels_of_names = Ragged(np.arange(len(copies) + 1), data.named[copies])
