@@ -246,7 +246,7 @@ def kernel_calls(rng):
     some, bounds = np.arange(labels, dtype=np.int32), np.arange(0, 2 * labels + 1, 2)
     terms = ids(n, 2 * labels, low=0), floats(2 * labels)
     yield label_rows.move_some_rows, (*row_state, some, bounds, *terms, floats(n, d), rates)
-    yield label_rows.cluster_step, (*step, empty(6, n, d), empty(6, kind=np.float64))
+    yield label_rows.cluster_step, (*step, rate / 10, empty(6, n, d), empty(6, kind=np.float64))
     yield (
         reranker.learn_labels,
         (

@@ -213,6 +213,17 @@ class TestStepOnCandidates:
         assert_rows_are_close(ours, expected)
         assert ours.seen.tolist() == [int(row in candidates) for row in range(3)]
 
+    @pytest.mark.parametrize("optimizer", ["row-adam", "adam"])
+    def test_row_adam_learns_nothing_from_what_is_known(self, optimizer):
+        """That the text has label 0 and does not have label 1 is known; labels 2 and 3 are not."""
+        rows = LabelRows.of(np.zeros((4, 3), np.float32), RowOptions(optimizer))
+        rows.biases[:] = 8, -8, 0, 0  # log-odds
+        candidates, features = np.arange(4, dtype=np.int32)[None], np.ones((1, 3), np.float32)
+        loss, gradient = rows.step(features, candidates, Ragged.from_lists([[0, 2]]), 0.1)
+        moved = np.flatnonzero(rows.weights.any(axis=1))
+        assert moved.tolist() == ([2, 3] if optimizer == "row-adam" else [0, 1, 2, 3])
+        assert loss == pytest.approx(2 * np.log1p(np.exp(-8)) + 2 * np.log(2), rel=1e-4)
+
     def test_no_samples(self):
         rows = LabelRows.start(3, 2, prior=0.1)
         none = np.zeros((0, 2), np.float32)

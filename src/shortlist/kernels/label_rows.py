@@ -74,6 +74,7 @@ def cluster_step(
     cuts,
     rates,
     scale,
+    least,
     gradients,
     losses,
 ):
@@ -84,12 +85,13 @@ def cluster_step(
     targets                           the probability that each of them should have; usually 1
     cuts                              shares of the work, from `even_shares`
     scale                             the weight of a text's loss in the gradient
+    least                             slopes of the loss that are smaller than this count as 0
     gradients, losses                 the gradient for the features (shares × samples × features, zero at first) and
                                       the loss, one per share: their sums do not depend on which thread did what
     """
     rows = weights, biases, state, features, starts
     pairs = positive_rows, positive_samples, targets
-    batch = wanted, bounds, samples, *pairs, cuts, rates, scale, gradients, losses
+    batch = wanted, bounds, samples, *pairs, cuts, rates, scale, least, gradients, losses
     run_ranges(native.cluster_step, len(losses), 1, *rows, *batch)
 
 

@@ -35,6 +35,9 @@ from shortlist.recipes.options import Options
 
 ROWS_PER_BLOCK = 512
 ROWS_PER_DRAW = 65_536
+# Row-adam learns nothing from a label whose probability is nearer to its target than this. That is most of the
+# candidates of a text, and half of the time of a step (docs/lab-book.md).
+LEAST_ERROR = 0.001
 
 
 class Clusters(NamedTuple):
@@ -185,6 +188,7 @@ class LabelRows:
             cuts,
             step_rates(self.options, self.seen, learning_rate, dense=False),
             np.float32(scale),
+            np.float32(0 if self.options.optimizer == "adam" else LEAST_ERROR * scale),
             gradients,
             losses,
         )

@@ -162,23 +162,35 @@ static inline void add_rows(float *restrict target, const float *factors, int64_
     }
 }
 
-/* The same for two targets, whose factors are those given and `second` later. */
-static inline void add_to_two(float *restrict target, float *restrict other, const float *factors, int64_t second,
-                              int64_t step, const float *const *sources, int64_t n_sources, int64_t n) {
+/* Both gradients of a row and the n vectors that it was multiplied with: moves += factors[j] * sources[j], and
+targets[j] += factors[j] * row. Two at a time, so that row and moves are read once for both. */
+static inline void add_both(float *restrict moves, const float *restrict row, const float *factors,
+                            const float *const *sources, float *const *targets, int64_t n_sources, int64_t n) {
     int64_t j = 0;
-    for (; j + 4 <= n_sources; j += 4) {
+    for (; j + 2 <= n_sources; j += 2) {
         const float *restrict a = sources[j], *restrict b = sources[j + 1];
-        const float *restrict c = sources[j + 2], *restrict d = sources[j + 3];
-        const float *f = factors + j * step, *g = f + second;
-        float fa = f[0], fb = f[step], fc = f[2 * step], fd = f[3 * step];
-        float ga = g[0], gb = g[step], gc = g[2 * step], gd = g[3 * step];
+        float *restrict to_a = targets[j], *restrict to_b = targets[j + 1], fa = factors[j], fb = factors[j + 1];
         for (int64_t i = 0; i < n; i++) {
-            target[i] += fa * a[i] + fb * b[i] + fc * c[i] + fd * d[i];
-            other[i] += ga * a[i] + gb * b[i] + gc * c[i] + gd * d[i];
+            moves[i] += fa * a[i] + fb * b[i];
+            to_a[i] += fa * row[i], to_b[i] += fb * row[i];
         }
     }
-    add_rows(target, factors + j * step, step, sources + j, n_sources - j, n);
-    add_rows(other, factors + j * step + second, step, sources + j, n_sources - j, n);
+    if (j < n_sources) {
+        const float *restrict a = sources[j];
+        float *restrict to_a = targets[j], fa = factors[j];
+        for (int64_t i = 0; i < n; i++) moves[i] += fa * a[i], to_a[i] += fa * row[i];
+    }
+}
+
+/* Move a row along its gradient, after it was added to those of the vectors; not at all if n is 0. */
+static inline void learn_row(const Rows *rows, int64_t row, const float *factors, const float *const *sources,
+                             float *const *targets, int64_t n, float *moves) {
+    if (!n) return;
+    float of_bias = 0;
+    for (int64_t j = 0; j < n; j++) of_bias += factors[j];
+    memset(moves, 0, rows->n_features * sizeof *moves);
+    add_both(moves, rows->weights + row * rows->n_features, factors, sources, targets, n, rows->n_features);
+    move_row(rows, row, moves, of_bias);
 }
 
 /* The first place whose value is not below the one given. */
@@ -209,9 +221,9 @@ static inline int64_t cluster_step(const Argument *arguments, int n_state) {
     ARRAY(const int32_t, positive_samples, 10);
     ARRAY(const float, targets, 11);
     ARRAY(const int64_t, cuts, 12);
-    float scale = arguments[16].real;
-    ARRAY(float, gradients, 17);
-    ARRAY(double, losses, 18);
+    float scale = arguments[16].real, least = arguments[17].real;
+    ARRAY(float, gradients, 18);
+    ARRAY(double, losses, 19);
     int64_t n_samples = arguments[4].n, n_positives = arguments[9].n;
     for (int64_t share = begin; share < end; share++) {
         int64_t most_samples = 0, most_rows = 0, most_logits = 0;
@@ -221,11 +233,12 @@ static inline int64_t cluster_step(const Argument *arguments, int n_state) {
             if (n_rows > most_rows) most_rows = n_rows;
             if (n * n_rows > most_logits) most_logits = n * n_rows;
         }
-        const float **of_samples = malloc((most_samples + most_rows + 1) * sizeof *of_samples);
-        const float **cluster = of_samples + most_samples;
-        float *logits = malloc((2 * (most_logits + d) + 1) * sizeof *logits); /* sample by sample */
-        if (!of_samples || !logits) return free(of_samples), free(logits), -1;
-        float *slopes = logits + most_logits, *moves = slopes + most_logits; /* two rows'*/
+        const float **of_samples = malloc((2 * most_samples + most_rows + 1) * sizeof *of_samples);
+        const float **cluster = of_samples + most_samples, **sources = cluster + most_rows;
+        float **targets_of = malloc((most_samples + 1) * sizeof *targets_of);
+        float *logits = malloc((2 * most_logits + most_samples + d + 1) * sizeof *logits); /* sample by sample */
+        if (!of_samples || !targets_of || !logits) return free(of_samples), free(targets_of), free(logits), -1;
+        float *slopes = logits + most_logits, *factors = slopes + most_logits, *moves = factors + most_samples;
         float *own_gradients = gradients + share * n_samples * d;
         double loss = 0;
         for (int64_t i = cuts[share]; i < cuts[share + 1]; i++) {
@@ -245,26 +258,18 @@ static inline int64_t cluster_step(const Argument *arguments, int n_state) {
                 slopes[at] -= targets[positive] * scale;
                 loss -= targets[positive] * logits[at];
             }
-            for (int64_t j = 0; j < n; j += 2) {
-                float *one = own_gradients + who[j] * d, *factors = slopes + j * n_rows;
-                if (j + 1 == n) add_rows(one, factors, 1, cluster, n_rows, d);
-                else add_to_two(one, own_gradients + who[j + 1] * d, factors, n_rows, 1, cluster, n_rows, d);
-            }
-            for (int64_t r = 0; r < n_rows; r += 2) {
-                float bias_gradients[2] = {0, 0};
-                int is_pair = r + 1 < n_rows;
+            for (int64_t r = 0; r < n_rows; r++) {
+                int64_t m = 0;
                 for (int64_t j = 0; j < n; j++) {
-                    bias_gradients[0] += slopes[j * n_rows + r];
-                    if (is_pair) bias_gradients[1] += slopes[j * n_rows + r + 1];
+                    float slope = slopes[j * n_rows + r];
+                    factors[m] = slope, sources[m] = of_samples[j], targets_of[m] = own_gradients + who[j] * d;
+                    m += fabsf(slope) >= least;
                 }
-                memset(moves, 0, 2 * d * sizeof *moves);
-                if (is_pair) add_to_two(moves, moves + d, slopes + r, 1, n_rows, of_samples, n, d);
-                else add_rows(moves, slopes + r, n_rows, of_samples, n, d);
-                for (int i = 0; i <= is_pair; i++) move_row(&rows, first + r + i, moves + i * d, bias_gradients[i]);
+                learn_row(&rows, first + r, factors, sources, targets_of, m, moves);
             }
         }
         losses[share] = loss;
-        free(of_samples), free(logits);
+        free(of_samples), free(targets_of), free(logits);
     }
     return 0;
 }
@@ -343,8 +348,8 @@ const Kernel ROW_KERNELS[] = {
     {"count_samples", "i=l", count_samples, 0},
     {"place_samples", "i=l=i", place_samples, 0},
     {"entropy", "II=ffD=f=d", entropy, 0},
-    {"cluster_step", "II" ROW_ADAM "flililiflDDDD=f=d", cluster_step_row_adam, 0},
-    {"cluster_step", "II" ADAM "flililiflDDDD=f=d", cluster_step_adam, 0},
+    {"cluster_step", "II" ROW_ADAM "flililiflDDDDD=f=d", cluster_step_row_adam, 0},
+    {"cluster_step", "II" ADAM "flililiflDDDDD=f=d", cluster_step_adam, 0},
     {"move_rows", "II" ROW_ADAM "ffDDD", move_rows_row_adam, 0},
     {"move_rows", "II" ADAM "ffDDD", move_rows_adam, 0},
     {"move_some_rows", "II" ROW_ADAM "iliffDDD", move_some_rows_row_adam, 0},
