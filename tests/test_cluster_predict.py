@@ -19,9 +19,11 @@ from click.testing import CliRunner
 
 import shortlist as library
 from ray_cluster import STORE_BYTES, two_nodes
+from s3_server import s3_server
 from shortlist.cli import shortlist
 from shortlist.cluster.connection import reraise
 from shortlist.cluster.predict import PartPredictor, PredictJob, read_parts
+from shortlist.data import storage
 from shortlist.data.rows import RowOptions
 from shortlist.errors import DataError, ShortlistError
 from shortlist.files import partial_folder
@@ -34,7 +36,17 @@ N_FILES, N_ROWS, PART = 3, 1000, 40
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def s3():
+    """A stand-in for S3, which the nodes of the cluster can reach, too."""
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+        storage.forget()
+
+
+@pytest.fixture(scope="module")
+def cluster(s3):
     with two_nodes() as cluster:
         yield cluster
 
@@ -109,9 +121,10 @@ def test_csv_to_parquet_without_ray(folder, tmp_path):
     files = [str(folder / f"in{i}.csv") for i in range(2)]
     reading = RowOptions(id="id")
     job = PredictJob(str(folder / "model"), files, str(tmp_path), "parquet", reading, {"threads": 1}, rows_per_part=300)
-    predict = PartPredictor(job, ["str"])
+    predict = PartPredictor(job, "line", ["str"])
     for file in range(2):
-        for part in read_parts(pyarrow.table({"file": [file], "done": [["part-00001-00000.parquet"]]}), job):
+        items = {"file": [file], "bytes": [1000], "done": [["part-00001-00000.parquet"]]}
+        for part in read_parts(pyarrow.table(items), job):
             predict(part)
     found = pyarrow.parquet.read_table(tmp_path)
     ids = [str(1000 * file + i) for file in range(2) for i in range(N_ROWS)]
@@ -158,6 +171,50 @@ def test_lost_workers_and_nodes_change_nothing(cluster, folder):
     found = pyarrow.parquet.read_table(out)
     assert found.equals(pyarrow.concat_tables(expected))
     assert found["id"].type == pyarrow.int64()
+
+
+def objects_at(s3, place):
+    """The objects there, by name."""
+    return {name.removeprefix(f"{place}/"): content for name, content in s3.objects.items() if name.startswith(place)}
+
+
+def test_from_and_to_an_object_store(cluster, s3, folder, undisturbed):
+    """Input, model and output are at URLs; a job that was interrupted goes on; a part is never half there."""
+    for i in range(N_FILES):
+        storage.upload(folder / f"in{i}.jsonl", f"s3://bucket/in/in{i}.jsonl")
+    storage.upload(folder / "model", "s3://bucket/model")
+    command = arguments(folder, "s3://bucket/in/*.jsonl", "--out", "s3://bucket/out", "--cluster", "auto")
+    command[1] = "s3://bucket/model"
+    done = CliRunner().invoke(shortlist, command)
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    assert "s3://bucket/in/in0.jsonl, line 18: not valid JSON" in done.output
+    first = objects_at(s3, "bucket/out")
+    parts = {name: content for name, content in first.items() if name.startswith("part-")}
+    assert parts == {name: content for name, content in undisturbed.items() if name.startswith("part-")}
+    assert set(first) - set(parts) == {"_job.json", "_SUCCESS"}
+    assert "already exists" in CliRunner().invoke(shortlist, command).output
+    # As if it had been killed on the way.
+    for name in ("_SUCCESS", "part-00001-00003.jsonl", "part-00002-00000.jsonl"):
+        del s3.objects[f"bucket/out/{name}"]
+    assert "--resume" in CliRunner().invoke(shortlist, command).output
+    s3.objects["bucket/out/part-00000-00000.jsonl"] = b"not to be written again"
+    assert CliRunner().invoke(shortlist, [*command, "--resume"]).exit_code == 0
+    again = objects_at(s3, "bucket/out")
+    assert again.pop("part-00000-00000.jsonl") == b"not to be written again"
+    assert again == {name: content for name, content in first.items() if name != "part-00000-00000.jsonl"}
+    assert CliRunner().invoke(shortlist, [*command, "--overwrite"]).exit_code == 0
+    assert objects_at(s3, "bucket/out") == first
+
+
+def test_parquet_of_an_object_store(cluster, s3, folder):
+    """The type of ids is read from the end of the file; output may be a folder."""
+    storage.upload(folder / "in0.parquet", "s3://bucket/parquet/in0.parquet")
+    out = folder / "from-s3"
+    run(folder, "s3://bucket/parquet", "--out", out, "--cluster", "auto")
+    expected = pyarrow.parquet.read_table(on_one_machine(folder, "in0.parquet", ".parquet"))
+    assert pyarrow.parquet.read_table(out).equals(expected)
+    missing = run(folder, "s3://bucket/nothing/*.parquet", "--out", out, "--cluster", "auto", code=2)
+    assert "s3://bucket/nothing/*.parquet: no such file" in missing.output
 
 
 def test_what_cannot_be_written_or_read_is_refused_before_work(cluster, folder, tmp_path):

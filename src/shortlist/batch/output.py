@@ -22,6 +22,7 @@ from shortlist.batch.parquet import convert_to_parquet, id_type
 from shortlist.batch.predict import JsonLines, PredictedRow, RowCounts
 from shortlist.data.arrow import import_pyarrow
 from shortlist.data.read import format_of
+from shortlist.data.storage import is_url
 from shortlist.errors import DataError, OptionError
 from shortlist.files import (
     compressor_for,
@@ -199,7 +200,7 @@ def job_identity(fingerprint: str, model: str | Path, options: dict[str, Any]) -
     return msgspec.json.decode(msgspec.json.encode(identity))
 
 
-def check_identity(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+def check_identity(folder: Path | str, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse to resume another job than the one that a folder holds."""
     for name, value in now.items():
         if before.get(name) != value:
@@ -228,6 +229,6 @@ def read_record(path: Path, kind: type[Record]) -> Record:
         raise DataError(f"{path}: cannot be read ({error}). Start over: {remove_command(path.parent)}") from None
 
 
-def remove_command(folder: Path) -> str:
+def remove_command(folder: Path | str) -> str:
     """The command that removes a folder, for messages."""
-    return f"rm -r {shlex.quote(str(folder))}"
+    return f"remove {folder}" if is_url(folder) else f"rm -r {shlex.quote(str(folder))}"

@@ -106,10 +106,14 @@ def _weighted(text: str | list[str], weights: dict[str, int]) -> str | list[str]
 
 def with_fields_of(model: str | Path, reading: dict[str, Any]) -> dict[str, Any]:
     """The options of reading, with the text fields of the model where it has several and none are named."""
+    from shortlist.data.storage import is_url, local_copy
     from shortlist.model.checks import check_same_fields
-    from shortlist.model.format import is_model, read_config
+    from shortlist.model.format import CONFIG, is_model, read_config
     from shortlist.text.fields import TextFields
 
+    if is_url(model):
+        with local_copy(str(model), CONFIG) as folder:
+            return with_fields_of(folder, reading)
     if not is_model(Path(model)):
         return reading
     fields, given = read_config(Path(model))[0].text_fields or None, reading["text"]

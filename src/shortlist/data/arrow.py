@@ -36,12 +36,12 @@ def parquet_records(
 
 
 @contextmanager
-def open_parquet(path: str | Path, options: ReadOptions) -> Iterator[Any]:
-    """A Parquet file that has the columns to read."""
+def open_parquet(path: str | Path, options: ReadOptions, opened: Any = None) -> Iterator[Any]:
+    """A Parquet file that has the columns to read. `opened`: the file, if it is no local one."""
     pyarrow = import_pyarrow("reading Parquet")
     name = stream_name(path)
     try:
-        with pyarrow.parquet.ParquetFile(_seekable(path, pyarrow)) as file:
+        with pyarrow.parquet.ParquetFile(opened or _seekable(path, pyarrow)) as file:
             _check_columns(file.schema_arrow.names, options, name)
             yield file
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last one: a damaged name of a column

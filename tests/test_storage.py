@@ -1,0 +1,97 @@
+"""Files at URLs: a stand-in for S3, a folder as file://, and fsspec's memory."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from s3_server import s3_server
+from shortlist.data import storage
+from shortlist.errors import DataError, OptionError
+
+pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `parquet`")
+pytest.importorskip("fsspec", reason="needs fsspec, which comes with the extra `ray`")
+
+
+@pytest.fixture(scope="module")
+def s3():
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+        storage.forget()
+
+
+@pytest.fixture(params=["s3", "file", "memory"])
+def root(request, tmp_path, s3):
+    """A folder of a file system."""
+    name = uuid.uuid4().hex
+    return {"s3": f"s3://bucket/{name}", "file": f"file://{tmp_path}/{name}", "memory": f"memory://{name}"}[
+        request.param
+    ]
+
+
+def test_files_are_found_by_folder_name_and_pattern(root):
+    for name in ("in/a.jsonl", "in/b.jsonl", "in/b.csv", "in/more/c.jsonl", "in with space/d.jsonl"):
+        storage.write_bytes(name.encode(), f"{root}/{name}")
+
+    def found(pattern):
+        return [stored.url.removeprefix(f"{root}/") for stored in storage.find_files(f"{root}/{pattern}")]
+
+    assert found("in") == ["in/a.jsonl", "in/b.csv", "in/b.jsonl", "in/more/c.jsonl"]
+    assert found("in/a.jsonl") == ["in/a.jsonl"]
+    assert found("in/*.jsonl") == ["in/a.jsonl", "in/b.jsonl"]
+    assert found("in/[b]*") == ["in/b.csv", "in/b.jsonl"]
+    assert found("*/*.jsonl") == ["in with space/d.jsonl", "in/a.jsonl", "in/b.jsonl"]
+    assert found("nothing") == found("nothing/*") == []
+    (stored,) = storage.find_files(f"{root}/in/a.jsonl")
+    assert stored.size == len("in/a.jsonl") and "10 bytes" in stored.version
+
+
+def test_folders_are_copied_there_and_back(root, tmp_path):
+    (tmp_path / "model" / "more").mkdir(parents=True)
+    files = {"config.json": b"{}", "a.bin": bytes(range(256)) * 40_000, "more/b.txt": b""}
+    for name, content in files.items():
+        (tmp_path / "model" / name).write_bytes(content)
+    storage.upload(tmp_path / "model", f"{root}/model", last="config.json")
+    with storage.local_copy(f"{root}/model") as copy:
+        assert copy.name == "model"
+        assert {path.relative_to(copy).as_posix(): path.read_bytes() for path in copy.rglob("*.*")} == files
+    assert not copy.exists()
+    with storage.local_copy(f"{root}/model", "config.json") as copy:
+        assert [path.name for path in copy.iterdir()] == ["config.json"]
+    with storage.local_copy(f"{root}/model/config.json") as copy:
+        assert copy.read_bytes() == b"{}"
+    with storage.local_copy(str(tmp_path)) as copy:
+        assert copy == tmp_path
+    storage.remove(f"{root}/model", first="config.json")
+    assert not storage.exists(f"{root}/model/a.bin")
+    storage.remove(f"{root}/model")
+    with pytest.raises(DataError, match="no such file or folder"), storage.local_copy(f"{root}/model"):
+        pass
+
+
+def test_a_file_appears_when_it_is_complete(root):
+    with pytest.raises(ZeroDivisionError), storage.writing(f"{root}/out.txt") as path:
+        path.write_text("half")
+        raise ZeroDivisionError
+    assert not storage.exists(f"{root}/out.txt")
+    with storage.writing(f"{root}/out.txt") as path:
+        path.write_text("whole")
+    assert storage.read_bytes(f"{root}/out.txt") == b"whole"
+    assert [stored.url for stored in storage.find_files(root)] == [f"{root}/out.txt"]
+
+
+def test_the_file_that_says_that_all_are_there_is_written_last(s3, tmp_path, monkeypatch):
+    for name in ("config.json", "a", "z"):
+        (tmp_path / name).write_text(name)
+    written, write = [], storage._replacing
+    monkeypatch.setattr(storage, "_replacing", lambda url: (written.append(url), write(url))[1])
+    storage.upload(tmp_path, "s3://bucket/last", last="config.json")
+    assert written == ["s3://bucket/last/a", "s3://bucket/last/z", "s3://bucket/last/config.json"]
+
+
+def test_what_cannot_be_opened_is_said():
+    with pytest.raises(OptionError, match="nonsense://host: cannot be opened"):
+        storage.find_files("nonsense://host/in.jsonl")
