@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import socket
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError
+from shortlist.labels import hierarchy
 from shortlist.labels.hierarchy import Hierarchy, read_hierarchy
 
 SKOS = """
@@ -141,6 +146,54 @@ def test_bad_rdf(put):
         read_hierarchy(put("h.ttl", "not turtle"))
     with pytest.raises(DataError, match="expected skos:broader"):
         read_hierarchy(put("h.ttl", '<urn:a> <urn:b> "c" .'))
+
+
+@pytest.mark.parametrize("where", ["URL", "file:///etc/hostname"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda url: {"@context": url},
+        lambda url: {"@context": [{}, url]},
+        lambda url: {"@context": {"@import": url}},
+        lambda url: {"@graph": [{"@context": {"x": {"@id": "urn:x", "@context": url}}}]},
+    ],
+)
+def test_nothing_is_downloaded(put, wrap, where):
+    """Contexts of JSON-LD may be URLs, also of files."""
+    pytest.importorskip("rdflib")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        where = where.replace("URL", f"http://127.0.0.1:{server.getsockname()[1]}/")
+        with pytest.raises(DataError, match=r"h\.jsonld: its context is elsewhere, at"):
+            read_hierarchy(put("h.jsonld", json.dumps(wrap(where) | {"@id": "urn:a", "broader": {"@id": "urn:b"}})))
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            server.accept()
+    broader = {"@id": "http://www.w3.org/2004/02/skos/core#broader", "@type": "@id"}
+    own = {"@context": {"broader": broader}, "@id": "urn:a", "broader": "urn:b"}
+    assert read_hierarchy(put("h.jsonld", json.dumps(own))).pairs == [("urn:a", "urn:b")]
+
+
+RDF = """<?xml version="1.0"?><!DOCTYPE rdf:RDF [<!ENTITY owl "http://www.w3.org/2002/07/owl&#35;"> ENTITIES]>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:skos="http://www.w3.org/2004/02/skos/core#">
+<rdf:Description rdf:about="urn:a"><skos:broader rdf:resource="urn:b"/>
+<skos:prefLabel>&b;</skos:prefLabel></rdf:Description></rdf:RDF>"""
+
+
+def test_entities(put):
+    """Those of most OWL files are short for a URL; others would be files, or make gigabytes of a few bytes."""
+    pytest.importorskip("rdflib")
+    assert read_hierarchy(put("h.owl", RDF.replace("ENTITIES", '<!ENTITY b "name">'))).names == {"urn:a": "name"}
+    for hostile in ('<!ENTITY b "&owl;&owl;">', '<!ENTITY b SYSTEM "file:///etc/hostname">'):
+        with pytest.raises(DataError, match="has entities that refer to files or to each other"):
+            read_hierarchy(put("h.owl", RDF.replace("ENTITIES", hostile)))
+    with pytest.raises(DataError, match="UTF-16"):
+        read_hierarchy(put("h.owl", RDF.replace("ENTITIES", "").encode("utf-16")))
+
+
+def test_bombs(put, monkeypatch):
+    monkeypatch.setattr(hierarchy, "MAX_BYTES", 1000)
+    with pytest.raises(DataError, match="more than"):
+        read_hierarchy(put("h.tsv", gzip.compress(b"a\tb\n" * 1000)))
 
 
 def test_bad_pairs():

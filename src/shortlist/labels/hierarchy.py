@@ -16,7 +16,7 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.errors import DataError, import_extra
-from shortlist.streams import column_rows, decode_utf8, read_blocks
+from shortlist.streams import column_rows, decode_utf8, read_whole
 
 RDF_FORMATS = {
     ".ttl": "turtle",
@@ -29,6 +29,9 @@ RDF_FORMATS = {
 }
 JSON_SUFFIXES = {".jsonl", ".ndjson", ".json"}
 HEADER = ("child", "parent")
+MAX_BYTES = 1 << 30
+# An entity of XML that is elsewhere, or made of others: a few bytes can become gigabytes.
+ENTITY = re.compile(rb"<!ENTITY\s[^>]*?(SYSTEM|PUBLIC|&(?!#))[^>]*>")
 # The share of parents that texts have as labels, too, if they have all of them but for some mistakes.
 MIN_INCLUSIVE = 0.9
 
@@ -184,7 +187,7 @@ def read_hierarchy(source: HierarchySource, labels: Collection[str] = ()) -> Hie
     if not isinstance(source, str | Path):
         return hierarchy_of_pairs(source)
     suffixes = set(Path(source).suffixes)
-    content = b"".join(read_blocks(source))
+    content = read_whole(source, MAX_BYTES)
     format = next((format for suffix, format in RDF_FORMATS.items() if suffix in suffixes), None)
     if format is not None:
         return _read_rdf(content, format, source, labels)
@@ -233,6 +236,10 @@ def _place(where: str, child: Any, parent: Any) -> Place:
 def _read_rdf(content: bytes, format: str, source: str | Path, labels: Collection[str]) -> Hierarchy:
     """The concepts of a vocabulary: skos:broader and skos:narrower, or rdfs:subClassOf."""
     rdflib = import_extra("rdflib", "reading SKOS and OWL", "rdf")
+    if format == "json-ld":
+        _check_contexts(content, source)
+    elif format == "xml" and (b"\0" in content or ENTITY.search(content)):
+        raise DataError(f"{source}: has entities that refer to files or to each other, or is UTF-16. Convert it.")
     graph = rdflib.Graph()
     try:
         graph.parse(data=content, format=format)
@@ -265,6 +272,27 @@ def _read_rdf(content: bytes, format: str, source: str | Path, labels: Collectio
     shown = {labels_of.get(concept, str(concept)): own[0] for concept, own in names.items()}
     places = [(str(source), labels_of.get(a, str(a)), labels_of.get(b, str(b))) for a, b in sorted(pairs)]
     return Hierarchy(places, shown)
+
+
+def _check_contexts(content: bytes, source: str | Path) -> None:
+    """Refuse contexts that are elsewhere: the parser would download them, or read any file of this machine."""
+    try:
+        waiting = [msgspec.json.decode(content)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DataError(f"{source}: not valid JSON-LD ({error}).") from None
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            context = value.get("@context")
+            for other in (*(context if isinstance(context, list) else [context]), value.get("@import")):
+                if isinstance(other, str):
+                    raise DataError(
+                        f"{source}: its context is elsewhere, at {other!r:.80}; nothing is downloaded. Put the context "
+                        "into the file."
+                    )
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _texts_of(graph: Any, concepts: list[Any], predicate: Any) -> dict[Any, list[str]]:
