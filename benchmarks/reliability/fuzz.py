@@ -43,6 +43,7 @@ from shortlist.data.label_names import read_label_names
 from shortlist.data.predictions import read_predictions
 from shortlist.data.rows import RowOptions, RowSource
 from shortlist.errors import ShortlistError
+from shortlist.labels.hierarchy import read_hierarchy
 from shortlist.lazy import sparse
 from shortlist.model.format import CONFIG, README, FileFacts, ModelConfig, checksum, config_checksum
 from shortlist.text.pretrained_vectors import load_rows, load_vectors
@@ -266,6 +267,9 @@ def make_targets(folder: Path, stack: ExitStack) -> dict[str, Target]:
     from_file("annif.tsv", [b"a red hat\t<http://a/red> <http://a/hat>\nx\t<http://a/y>\n"], read)
     from_file("repository.txt", [b"3 5 4\n0,2 1:0.5 3:1\n1 0:2\n3 4:1e-3\n"], read)
     from_file("names.json", [b'{"red": "the colour", "hat": "a hat"}', b"red\tthe colour\n"], read_label_names)
+    from_file("hierarchy.tsv", [b"red\tcolour\nblue\tcolour\ncolour\tall\n"], read_hierarchy)
+    pairs = b'{"child": "red", "parent": "colour"}\n{"child": "blue", "parent": "colour"}\n'
+    from_file("hierarchy_lines.jsonl", [pairs], read_hierarchy)
     from_file("vectors.vec", [b"3 2\nred 0.5 -1\nhat 1e-2 3\nblue 0 0\n", b"red 0.5 -1\nhat 1 2\n"],
               lambda path: load_vectors(path, ["red", "hat"])[1].sum())  # fmt: skip
     array, packed = io.BytesIO(), io.BytesIO()
@@ -282,8 +286,10 @@ def make_targets(folder: Path, stack: ExitStack) -> dict[str, Target]:
 
 def model_targets(folder: Path) -> dict[str, Target]:
     """Files of a model, damaged by accident; and by somebody who sets the checksums right."""
-    place = folder / "model"
-    small_model().save(place)
+    place, model = folder / "model", small_model()
+    model.store_list("warm", ["re*", "coat"])
+    model.set_hierarchy({"red": "colour", "blue": "colour", "colour": "all"})
+    model.save(place)
     whole = {path.name: path.read_bytes() for path in place.iterdir()}
     names = sorted(whole)
 
@@ -295,7 +301,9 @@ def model_targets(folder: Path) -> dict[str, Target]:
         try:
             if forged:
                 forge(place, name)
-            answers = shortlist.load(place).predict(TEXTS[:3])
+            found = shortlist.load(place)
+            answers = [*found.predict(TEXTS[:3]), *found.predict(TEXTS[:3], allow="@warm")]
+            answers += found.predict(TEXTS[:3], levels="roll-up")
         finally:
             for changed in (name, CONFIG):
                 (place / changed).write_bytes(whole[changed])

@@ -11,7 +11,7 @@ from shortlist.data.options import ReadOptions
 from shortlist.data.records import ReadReport
 from shortlist.errors import DataError
 from shortlist.progress import Progress
-from shortlist.streams import STANDARD_INPUT, DamagedFileError, file_size, read_blocks, stream_name
+from shortlist.streams import BLOCK, DamagedFileError, file_size, read_blocks, stream_name
 
 LONGEST_LINE = 16 << 20
 BAD_BYTES = "shortlist-bad-bytes"
@@ -30,9 +30,10 @@ def line_blocks(
     have to be held in memory, and the file is hardly one of short texts.
     """
     name = stream_name(path)
-    with progress or Progress(f"reading {Path(name).name}", file_size(path), "B", options.show_progress) as progress:
+    size = file_size(path)
+    with progress or Progress(f"reading {Path(name).name}", size, "B", options.show_progress) as progress:
         blocks = _to_utf8(read_blocks(path, progress.advance), options.encoding, name)
-        if str(path) != STANDARD_INPUT:  # Ctrl-C cannot stop a thread that waits for input
+        if size is not None and size > BLOCK:  # not for a pipe: Ctrl-C cannot stop a thread that waits for input
             blocks = in_background(blocks)
         yield from _complete_lines(blocks, name, report)
 
