@@ -29,7 +29,8 @@ def test_bill_of_materials():
 
 
 def test_requirements_with_hashes_are_those_of_the_server():
-    exact = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    exact = dict(line.partition(";")[0].split("==") for line in lines if "==" in line)
     exact = {normal(name): version for name, version in exact.items()}
     hashed = {}
     for line in (ROOT / "constraints-hashed.txt").read_text().splitlines()[1:]:
@@ -52,3 +53,9 @@ def test_findings_have_tests():
         for other, name in names:
             file = other or file
             assert f"def {name}(" in (ROOT / "tests" / file).read_text(), f"{file}::{name}"
+
+
+def test_the_types_are_checked_for_the_oldest_python():
+    """So mypy refuses what newer versions of the standard library added."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["requires-python"] == f">={project['tool']['mypy']['python_version']}"

@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import subprocess
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def machine_facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {"shortlist": __version__, **installed_versions(OUR_LIBRARIES)},
         "load": psutil.getloadavg()[0],
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -297,13 +297,13 @@ def times_as_numbers(dataset: Dataset) -> np.ndarray:
 
 def _seconds(time: Any, row: int) -> float:
     try:
-        parsed = datetime.fromisoformat(str(time).strip())
+        parsed = datetime.fromisoformat(str(time).strip().removesuffix("Z"))
     except ValueError:
         raise DataError(
             f"text {row + 1:,}: the time {str(time)[:40]!r} is neither a number nor an ISO date such as 2024-05-31 or "
             "2024-05-31T18:00+02:00 (all times must be of the same kind)"
         ) from None
-    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _keep_labels_in_train(dataset: Dataset, part: np.ndarray, rng: np.random.Generator) -> int:

@@ -8,7 +8,7 @@ text. Nothing in a model folder is ever executed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -344,7 +344,7 @@ class ModelReader:
     def _file_facts(self) -> dict[str, Any]:
         """The size of the files, and when they were written."""
         size = sum(facts.bytes for facts in self.config.files.values())
-        written = datetime.fromtimestamp(self._written, UTC)
+        written = datetime.fromtimestamp(self._written, timezone.utc)
         return {"size_bytes": size, "created": written.isoformat(timespec="seconds")}
 
     def _content(self, name: str) -> Any:

@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -144,5 +144,5 @@ def line_of(request: FeedbackRequest, model: Model) -> bytes:
     if both:
         raise OptionError(f"feedback: {min(both)!r:.80} is both right and wrong")
     labels = dict.fromkeys(request.right, 1) | dict.fromkeys(request.wrong, 0)
-    time = datetime.now(UTC).isoformat(timespec="seconds")
+    time = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return msgspec.json.encode({"text": request.text, "labels": labels, "time": time}) + b"\n"

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -64,7 +64,7 @@ class Log(logging.Handler):
                 lines.append({"time": time.time(), "level": "warning", "event": "dropped lines", "n": self._dropped})
                 self._dropped = 0
             for line in lines:
-                line["time"] = datetime.fromtimestamp(line["time"], UTC)
+                line["time"] = datetime.fromtimestamp(line["time"], timezone.utc)
             if lines:
                 content = msgspec.json.Encoder().encode_lines(lines)
                 self._write(content if content.isascii() else printable(content.decode()).encode())

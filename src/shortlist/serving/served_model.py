@@ -98,9 +98,8 @@ class ServedModel:
         stamp = self._stamp
         while True:
             try:
-                async with asyncio.timeout(WATCH_SECONDS if watch else None):
-                    await self._reload.wait()
-            except TimeoutError:
+                await asyncio.wait_for(self._reload.wait(), WATCH_SECONDS if watch else None)
+            except asyncio.TimeoutError:
                 before, stamp = stamp, await asyncio.to_thread(folder_stamp, self.folder)
                 if not stamp or stamp == self._stamp or stamp != before:
                     continue

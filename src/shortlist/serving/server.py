@@ -8,8 +8,9 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
+from typing import Any
 
 from shortlist.errors import OptionError
 from shortlist.serving.app import App
@@ -27,18 +28,17 @@ UNSENT_BYTES = 1 << 18  # in the system's buffer of a connection; its default is
 
 def run(app: App, host: str, port: int, drain_delay: float = 0.0, allow_hosts: tuple[str, ...] = ()) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP reloads the model."""
-    try:
+    run_loop: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
+    with suppress(ImportError):
         import uvloop
 
-        new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    except ImportError:
-        new_event_loop = asyncio.new_event_loop
+        run_loop = uvloop.run
     logging.getLogger("asyncio").addHandler(app.log)
     logging.getLogger("asyncio").propagate = False
-    with closing(app.log), listen(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with closing(app.log), listen(host, port) as listening:
         if is_local(listening.getsockname()[0]) and app.token is None:
             app.host_check = HostCheck(allow_hosts)
-        runner.run(Server(app, drain_delay).serve(listening))
+        run_loop(Server(app, drain_delay).serve(listening))
 
 
 class Server:
@@ -65,9 +65,8 @@ class Server:
             connections.tick()
             server = await loop.create_server(lambda: Connection(app, connections), sock=listening, backlog=BACKLOG)
             while not self._stopping.is_set():
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(TICK_SECONDS):
-                        await self._stopping.wait()
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
                 connections.tick()
                 self._freeze()
             server.close()

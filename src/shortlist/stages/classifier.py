@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from shortlist.stages.stage import (
     with_prefix,
     without_prefix,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LABELS_PER_BLOCK = 8192
 

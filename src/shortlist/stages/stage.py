@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from shortlist.arrays import Arrays, ArraySpec, QuantizedMatrix, check_arrays
 from shortlist.errors import ModelError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Stage:

@@ -108,7 +108,7 @@ def random_vectors(words: Sequence[str], embedding_dim: int, seed: int = 0) -> n
     (2, 3)
     """
     hashes = (blake2b(f"{seed}:".encode() + _encode(word), digest_size=8).digest() for word in words)
-    states = np.fromiter(map(int.from_bytes, hashes), np.uint64, len(words))
+    states = np.fromiter((int.from_bytes(digest, "big") for digest in hashes), np.uint64, len(words))
     vectors = np.empty((len(words), embedding_dim), np.float32)
     # SplitMix64: number n follows from the state and n, so that a whole column is drawn at once.
     for column in range(embedding_dim):

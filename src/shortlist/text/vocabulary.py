@@ -7,6 +7,7 @@ so that misspelt and new words still contribute; or all words can be accompanied
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -28,8 +29,10 @@ from shortlist.text.tokenizer import Tokenizer
 TEXTS_PER_BLOCK = 16_384
 MAX_SUBWORD_LENGTH = 32  # bounds memory: encoding reserves one id per character for each subword length
 # Lines of a word, a tab and its count; those of subwords follow after an empty line. Possessive: it never backtracks.
-_LINES = rb"((?:[^\t\n]++\t[0-9]{1,18}+\n)*+)"
-VOCABULARY_FILE = re.compile(_LINES + rb"(?:\n" + _LINES + rb")?+")
+# Python 3.10 has no possessive patterns; there, the same match takes more memory.
+_NO_BACK = rb"+" if sys.version_info >= (3, 11) else rb""
+_LINES = rb"((?:[^\t\n]+%b\t[0-9]{1,18}%b\n)*%b)" % (_NO_BACK, _NO_BACK, _NO_BACK)
+VOCABULARY_FILE = re.compile(_LINES + rb"(?:\n" + _LINES + rb")?" + _NO_BACK)
 
 
 class Vocabulary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from shortlist.arrays import Arrays
 from shortlist.errors import DataError
 from shortlist.recipes.options import Options
 from shortlist.training.label_rows import OUR_ROW_OPTIONS, RowOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)

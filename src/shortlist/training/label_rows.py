@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from shortlist.kernels.label_rows import (
 )
 from shortlist.kernels.threads import n_threads, run_shares
 from shortlist.recipes.options import Options
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ROWS_PER_BLOCK = 512
 ROWS_PER_DRAW = 65_536

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from shortlist.kernels.threads import run_shares
 from shortlist.progress import Progress
 from shortlist.stages.encoders import Encoder, TransformerEncoder
 from shortlist.stages.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TEXTS_PER_BLOCK = 128
 

@@ -1,4 +1,4 @@
-"""Compiles the kernels into `_native.abi3.so`, for all versions of Python from 3.11 on.
+"""Compiles the kernels into `_native.abi3.so`, for all versions of Python from 3.11 on, or for Python 3.10 alone.
 
     python src/shortlist/kernels/c/build.py
 
@@ -26,6 +26,8 @@ FLAGS = (
 )
 LINK = "-shared -undefined dynamic_lookup" if sys.platform == "darwin" else "-shared"
 ZIG = "ziglang>=0.13"
+# The stable ABI of Python 3.10 lacks what the kernels need.
+SUFFIX = ".abi3.so" if sys.version_info >= (3, 11) else sysconfig.get_config_var("EXT_SUFFIX")
 
 
 def compiler() -> list[str]:
@@ -41,13 +43,13 @@ def needs_zig() -> bool:
     return "ziglang" in compiler()
 
 
-def build() -> None:
-    """Compile, or raise an error with what the compiler said."""
+def build() -> list[str]:
+    """Compile, or raise an error with what the compiler said. Returns the names of the libraries."""
     variants = {"_native": ""}
     if platform.machine() in ("x86_64", "AMD64"):
         variants = {"_native": "-mno-avx", "_native_avx2": "-mavx2 -mfma"}
     for name, more in variants.items():
-        library = FOLDER.parent / f"{name}.abi3.so"
+        library = FOLDER.parent / f"{name}{SUFFIX}"
         new = library.with_suffix(".new")
         command = [*compiler(), *FLAGS.split(), *more.split(), *LINK.split(), f"-I{sysconfig.get_paths()['include']}"]
         command += [*map(str, sorted(FOLDER.glob("*.c"))), "-o", str(new), "-lm"]
@@ -55,6 +57,7 @@ def build() -> None:
         if result.returncode:
             raise RuntimeError(f"the kernels in C do not compile ({shlex.join(command[:1])}):\n{result.stderr}")
         new.replace(library)
+    return [f"{name}{SUFFIX}" for name in variants]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 /* The Python module: finds the buffers of the arguments, checks their types, and runs a kernel without the GIL. */
 
 #define PY_SSIZE_T_CLEAN
+#include <patchlevel.h>
+#if PY_VERSION_HEX >= 0x030B0000 /* the stable ABI of Python 3.10 has no buffers */
 #define Py_LIMITED_API 0x030B0000
+#endif
 #include <Python.h>
 
 #include "native.h"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from shortlist.errors import ModelError
 from shortlist.stages.encoders.bag import BagEncoder
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import with_prefix, without_prefix
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ParallelEncoders(Encoder):

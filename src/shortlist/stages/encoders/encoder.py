@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged
 from shortlist.stages.stage import Stage, whole_number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Encode = Callable[[Arrays, Any], np.ndarray]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,6 +22,9 @@ from shortlist.kernels.threads import n_threads
 from shortlist.stages.encoders.encoder import Encoder
 from shortlist.stages.stage import finite_number, whole_number
 from shortlist.text.word_pieces import TOKENIZER_FILE, WordPieces
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The config.json of the transformer: a model folder has a file of that name already.
 CONFIG_FILE = "transformer.json"
