@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import uuid
 
 import pytest
@@ -81,6 +82,24 @@ def test_a_file_appears_when_it_is_complete(root):
         path.write_text("whole")
     assert storage.read_bytes(f"{root}/out.txt") == b"whole"
     assert [stored.url for stored in storage.find_files(root)] == [f"{root}/out.txt"]
+
+
+def test_half_a_file_is_removed(root):
+    """Closing the stream of an object store stores what was written, also after an error."""
+    storage.write_bytes(b"whole", f"{root}/a.txt")
+    with pytest.raises(ZeroDivisionError), storage._replacing(f"{root}/b.txt") as file:
+        file.write(b"ha")
+        raise ZeroDivisionError
+    assert [stored.url for stored in storage.find_files(root)] == [f"{root}/a.txt"]
+
+
+def test_names_do_not_lead_out_of_the_folder(tmp_path, monkeypatch):
+    names = ["config.json", "../../stolen.txt"]
+    monkeypatch.setattr(storage, "_below", lambda url: [storage.Stored(f"{url}/{name}", 1, "") for name in names])
+    monkeypatch.setattr(storage, "open_file", lambda url: io.BytesIO(b"x"))
+    with pytest.raises(DataError, match=r"/\.\./\.\./stolen\.txt: a file with such a name is not copied"):
+        storage.download("s3://bucket/model", tmp_path / "a" / "b")
+    assert not (tmp_path / "stolen.txt").exists()
 
 
 def test_the_file_that_says_that_all_are_there_is_written_last(s3, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import posixpath
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -135,6 +135,8 @@ def download(url: str, to: Path) -> None:
         raise DataError(f"{url}: no such file or folder. Check the URL.")
     for stored in files:
         name = stored.url.removeprefix(url.rstrip("/")).lstrip("/")
+        if ".." in name.split("/"):  # in an object store, this is a name like any other
+            raise DataError(f"{stored.url}: a file with such a name is not copied. Rename it.")
         target = to / name if name else to
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_file(stored.url) as source, target.open("wb") as file:
@@ -181,8 +183,13 @@ def _replacing(url: str) -> Iterator[Any]:
         if system.type_name not in APPEAR_COMPLETE:
             system.create_dir(posixpath.dirname(path), recursive=True)
         written = path if system.type_name in APPEAR_COMPLETE else path + PARTIAL
-        with system.open_output_stream(written) as file:
-            yield file
+        try:
+            with system.open_output_stream(written) as file:
+                yield file
+        except BaseException:  # closing it has stored what there was
+            with suppress(OSError):
+                system.delete_file(written)
+            raise
         if written != path:
             system.move(written, path)
 
