@@ -12,8 +12,11 @@ import pytest
 import shortlist
 from shortlist.arrays import ArraySpec
 from shortlist.errors import OptionError
-from shortlist.stages.candidates import CANDIDATES, AllLabels, Candidates, CandidateStage
-from shortlist.training.phases import PHASES
+from shortlist.kernels.threads import use_threads
+from shortlist.stages.candidates import CANDIDATES, AllLabels, Candidates, CandidateStage, NearestLabels
+from shortlist.stages.classifier import RowClassifier
+from shortlist.training import blending
+from shortlist.training.phases import PHASES, candidates
 from shortlist.training.phases.candidates import find_candidates
 
 DATA = [(f"{color} {thing} {i}", [color, thing]) for i in range(60) for color, thing in ("ab", "cd", "ef", "bd")]
@@ -63,3 +66,22 @@ def test_a_new_stage_trains_saves_and_predicts(recipe, more, tmp_path):
 def test_candidates_must_be_label_ids():
     with pytest.raises(OptionError, match="candidates of kind 'all' are no label ids"):
         find_candidates(np.ones((2, 3)), AllLabels())
+
+
+@pytest.mark.parametrize("n_texts", [0, 1, 7, 8, 30])
+def test_threads_and_blocks_do_not_change_what_is_found(monkeypatch, n_texts):
+    rng = np.random.default_rng(0)
+    centres, features = rng.standard_normal((40, 6)), rng.standard_normal((n_texts, 6)).astype(np.float32)
+    stage = NearestLabels.build(centres, np.arange(40, dtype=np.int32), 40, n_candidates=9)
+    rows = {"weights": rng.standard_normal((40, 6)).astype(np.float32), "biases": np.zeros(40, np.float32)}
+    classifier, results = RowClassifier(rows, {"blend": {}}), []
+    for texts_per_block, n_threads in ((100, 1), (4, 1), (4, 2)):
+        for module in (candidates, blending):
+            monkeypatch.setattr(module, "TEXTS_PER_BLOCK", texts_per_block)
+        with use_threads(n_threads):
+            ids, evidence = candidates.find_candidates(features, stage)
+            results.append((ids, evidence, blending.hard_negatives(classifier, features, ids, evidence, 3)))
+    assert [array.shape for array in results[0]] == [(n_texts, 9), (2, n_texts, 9), (n_texts, 3)]
+    for arrays in results[1:]:
+        for found, expected in zip(arrays, results[0], strict=True):
+            assert np.array_equal(found, expected)

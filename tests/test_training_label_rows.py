@@ -219,7 +219,7 @@ class TestStepOnCandidates:
         rows = LabelRows.of(np.zeros((4, 3), np.float32), RowOptions(optimizer))
         rows.biases[:] = 8, -8, 0, 0  # log-odds
         candidates, features = np.arange(4, dtype=np.int32)[None], np.ones((1, 3), np.float32)
-        loss, gradient = rows.step(features, candidates, Ragged.from_lists([[0, 2]]), 0.1)
+        loss, _ = rows.step(features, candidates, Ragged.from_lists([[0, 2]]), 0.1)
         moved = np.flatnonzero(rows.weights.any(axis=1))
         assert moved.tolist() == ([2, 3] if optimizer == "row-adam" else [0, 1, 2, 3])
         assert loss == pytest.approx(2 * np.log1p(np.exp(-8)) + 2 * np.log(2), rel=1e-4)

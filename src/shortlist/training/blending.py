@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant
+from shortlist.kernels.threads import run_shares
 from shortlist.odds import fit_logistic
 from shortlist.stages.blend import MIN_VOTES, AnyBlend, Blend, MeanBlend
 from shortlist.stages.candidates import Candidates
@@ -83,13 +84,17 @@ def hard_negatives(
     stage: RowClassifier, features: np.ndarray, ids: np.ndarray, evidence: np.ndarray, k: int
 ) -> np.ndarray:
     """The k candidates of each training text that the classifier ranks best, as it does in prediction."""
-    assert stage.blend is not None
+    blend = stage.blend
+    assert blend is not None
     k = min(k, ids.shape[1])
     best = np.empty((len(features), k), np.int32)
-    for begin in range(0, len(features), TEXTS_PER_BLOCK):
-        block = slice(begin, begin + TEXTS_PER_BLOCK)
+
+    def choose_block(i: int) -> None:
+        block = slice(i * TEXTS_PER_BLOCK, (i + 1) * TEXTS_PER_BLOCK)
         logits = stage.logits_of(features[block], ids[block])
-        odds = stage.blend.log_odds(logits, *evidence[:, block].astype(np.float32))
+        odds = blend.log_odds(logits, *evidence[:, block].astype(np.float32))
         order = np.argpartition(-odds, k - 1, axis=1)[:, :k]
         best[block] = np.take_along_axis(ids[block], order, axis=1)
+
+    run_shares(choose_block, -(-len(features) // TEXTS_PER_BLOCK))
     return best

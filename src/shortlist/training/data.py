@@ -30,7 +30,7 @@ from shortlist.text.texts import Texts
 log = logging.getLogger("shortlist")
 
 METRICS = ("P@1", "P@3", "P@5", "N@5", "PSP@1", "PSP@3", "PSP@5")
-TEXTS_PER_BLOCK = 4096  # that are encoded, or whose candidates are scored, at a time
+TEXTS_PER_BLOCK = 1024  # that are encoded, or whose candidates are scored, at a time
 # The name of a label counts as this many texts (docs/lab-book.md); as one where the re-ranker reads names, too.
 COPIES_OF_NAMES = 2
 FEW_VECTORS = 0.2  # share of the words below which a file of vectors is probably the wrong one

@@ -12,10 +12,11 @@ import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.errors import OptionError
+from shortlist.kernels.threads import run_shares
 from shortlist.labels.centroids import label_representatives
 from shortlist.progress import Progress
 from shortlist.recipes.options import Options
-from shortlist.stages.candidates import CandidateStage, NearestLabels
+from shortlist.stages.candidates import Candidates, CandidateStage, NearestLabels
 from shortlist.stages.candidates.neighbours import GraphSizes, NeighbourIndex
 from shortlist.training.build import Build
 from shortlist.training.data import TEXTS_PER_BLOCK
@@ -140,19 +141,26 @@ def negatives(features: np.ndarray, stage: NearestLabels, build: Build) -> tuple
 
 def find_candidates(features: np.ndarray, stage: CandidateStage) -> tuple[np.ndarray, np.ndarray | None]:
     """The candidates of each text, and their evidence, if the stage gives any."""
-    ids, evidence = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.float16)
+
+    def find(begin: int) -> Candidates:
+        return stage.find(features[begin : begin + TEXTS_PER_BLOCK], stage.n_searched_in_training)
+
+    first = find(0)
+    if first.ids is None:
+        raise OptionError(f"candidates of kind {stage.kind!r} are no label ids, which the classifier needs")
+    ids = np.empty((len(features), first.ids.shape[1]), np.int32)
+    # It selects hard negatives, for which three digits will do.
+    evidence = np.empty((len(first.evidence), *ids.shape), np.float16)
     with Progress("candidates", len(features), "texts") as progress:
-        for begin in range(0, len(features), TEXTS_PER_BLOCK):
-            block = slice(begin, begin + TEXTS_PER_BLOCK)
-            found = stage.find(features[block], stage.n_searched_in_training)
-            if found.ids is None:
-                raise OptionError(f"candidates of kind {stage.kind!r} are no label ids, which the classifier needs")
-            if not begin:
-                ids = np.empty((len(features), found.ids.shape[1]), np.int32)
-                # It selects hard negatives, for which three digits will do.
-                evidence = np.empty((len(found.evidence), *ids.shape), np.float16)
+
+        def find_block(i: int) -> None:
+            block = slice(i * TEXTS_PER_BLOCK, (i + 1) * TEXTS_PER_BLOCK)
+            found = find(block.start) if i else first
+            assert found.ids is not None
             ids[block] = found.ids
             if found.evidence:
                 evidence[:, block] = found.evidence
             progress.advance(len(ids[block]))
+
+        run_shares(find_block, -(-len(features) // TEXTS_PER_BLOCK))
     return ids, evidence if len(evidence) else None
