@@ -30,12 +30,3 @@ def test_announced_amx_without_tiles_is_not_used(monkeypatch):
     for tiles in (False, True):
         monkeypatch.setattr(processor, "has_amx_tiles", lambda tiles=tiles: tiles)
         assert has_fast_bfloat16.__wrapped__() is tiles
-
-
-@LINUX_X86
-def test_without_executable_memory_there_are_none(monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError
-
-    monkeypatch.setattr(processor.mmap, "mmap", refuse)
-    assert not has_amx_tiles()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import platform
 import sys
 from functools import cache
 
 import numpy as np
 
+from shortlist.kernels.native import native
+
 TILE_LEAF = 0x1D  # CPUID's leaf with the number of AMX tile palettes
-# push rbx; mov eax, edi; xor ecx, ecx; cpuid; pop rbx; ret
-CPUID = bytes.fromhex("53 89f8 31c9 0fa2 5b c3")
 
 
 @cache
@@ -40,14 +38,8 @@ def has_amx_tiles() -> bool:
     """Whether there is a palette of AMX tiles.
 
     Some virtual machines announce AMX without one. torch 2.13 believes them, and its first product in bfloat16 ends the
-    process with an illegal instruction (oneDNN#5689). Nothing in Python reads CPUID, hence the machine code.
+    process with an illegal instruction (oneDNN#5689).
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return True  # not tried there: as torch says
-    try:
-        code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
-    except OSError:  # a hardened system
-        return False
-    code.write(CPUID)
-    eax_of_leaf = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
-    return eax_of_leaf(0) >= TILE_LEAF and eax_of_leaf(TILE_LEAF) > 0
+    return bool(native.cpuid(TILE_LEAF))

@@ -9,7 +9,7 @@
 
 #include "native.h"
 
-#ifdef __AVX2__
+#ifdef __x86_64__
 #include <cpuid.h>
 #endif
 
@@ -136,6 +136,19 @@ static int has_avx2(void) {
 }
 #endif
 
+/* EAX of this leaf of CPUID; 0 where the processor has none. */
+static int64_t cpuid(const Argument *arguments) {
+#ifdef __x86_64__
+    unsigned a, b, c, d;
+    if (__get_cpuid_count((unsigned)arguments[0].integer, 0, &a, &b, &c, &d)) return a;
+#else
+    (void)arguments;
+#endif
+    return 0;
+}
+
+static const Kernel PROCESSOR_KERNELS[] = {{"cpuid", "I", cpuid, 1}, {0}};
+
 PyMODINIT_FUNC INIT(void) {
 #ifdef __AVX2__
     if (!has_avx2()) {
@@ -146,7 +159,7 @@ PyMODINIT_FUNC INIT(void) {
     PyObject *module = PyModule_Create(&MODULE);
     const Kernel *tables[] = {TEXT_KERNELS,   SCORE_KERNELS, EVIDENCE_KERNELS, SEARCH_KERNELS, READING_KERNELS,
                               METRIC_KERNELS, ROW_KERNELS,   MERGE_KERNELS,    TREE_KERNELS,   LABEL_KERNELS,
-                              RERANKER_KERNELS, ENCODER_KERNELS};
+                              RERANKER_KERNELS, ENCODER_KERNELS, PROCESSOR_KERNELS};
     const char *before = "";
     for (size_t i = 0; module && i < sizeof tables / sizeof *tables; i++) {
         for (const Kernel *kernel = tables[i]; kernel->name; before = kernel->name, kernel++) {
