@@ -22,6 +22,7 @@ from shortlist.lazy import sparse
 from shortlist.model.label_lookup import entries_of
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.evidence import largest_of_names, remember_more
+from shortlist.stages.more_words import with_more_words
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.relabelling import NewLabels, append_labels, keep_labels
 from shortlist.stages.reranker import Reranker
@@ -112,6 +113,9 @@ def relabelled(
 def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pipeline:
     """The pipeline with further labels: one per list of names. Encoders read all names of a label as one text."""
     ids, known_names = _known_names(model)
+    every, owner = Texts.from_strings(list(chain(*names))), np.repeat(np.arange(len(names)), list(map(len, names)))
+    twice = Texts.concatenate([every, every])  # else no part of a word in one name would count
+    pipeline = with_more_words(pipeline, twice, *word_limits(model))
     features = pipeline.encoder.encode(pipeline._read([" ".join(own) for own in names])[2])
     new = NewLabels(features, np.zeros((len(names), 0), np.float32), np.zeros(len(names), np.float32))
     classifier, reranker = pipeline.classifier, pipeline.reranker
@@ -119,7 +123,6 @@ def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pip
         known = pipeline.encoder.encode(pipeline._read(known_names)[2])
         new = replace(new, **_rows_of_names(classifier, features, ids, known))
     if isinstance(reranker, Reranker):
-        every, owner = Texts.from_strings(list(chain(*names))), np.repeat(np.arange(len(names)), list(map(len, names)))
         n_features = reranker.features.n_features
         in_words = largest_of_names(reranker.features.rows(every), owner, len(names), n_features)
         new = replace(new, **_words_of_names(reranker, in_words, ids, known_names))
@@ -133,6 +136,12 @@ def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pip
             remember_more(pipeline.reranker.arrays(), every, own, pipeline.vocabulary.tokenizer)
         )
     return pipeline
+
+
+def word_limits(model: Model) -> tuple[int, int, int]:
+    """How many texts the model was trained on, and its options for the vocabulary: see `with_more_words`."""
+    n_texts = model.facts.get("data", {}).get("texts", 0)
+    return n_texts, model.options.get("min_count", 1), model.options.get("max_vocabulary", 0)
 
 
 def _known_names(model: Model) -> tuple[np.ndarray, list[str]]:

@@ -21,15 +21,15 @@ from shortlist.evaluation.goals import Goal
 from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.labels.propensity import frequencies_of, propensities
 from shortlist.model.checks import check_same_fields
-from shortlist.model.labelling import relabelled
+from shortlist.model.labelling import relabelled, word_limits
 from shortlist.model.model import Model
+from shortlist.stages.more_words import with_more_words
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.text.texts import Texts
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
 from shortlist.training.learning_on import Lesson, learn_on
-from shortlist.training.more_words import with_more_words
 from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 
 log = logging.getLogger("shortlist")
@@ -62,7 +62,8 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     with use_cores(1), use_threads(threads):
         names = {label: dataset.display_names.get(label, "") for label in new}
         about = {"texts": len(dataset), "pairs": int(np.sum(right(dataset).counts)), "new_labels": len(new)}
-        if old is not None and not (new and any(isinstance(one.reranker, Reranker) for one in model.pipelines)):
+        is_of_use = bool(new) and any(isinstance(pipeline.reranker, Reranker) for pipeline in model.pipelines)
+        if replay is not None and not is_of_use:
             log.warning("replay is for labels that are new, and for their words: there are none, so it is not used")
             old = None
         if old is not None:
@@ -128,7 +129,7 @@ def wrong(dataset: Dataset) -> Ragged:
 def taught(model: Model, names: dict[str, str], dataset: Dataset, old: Dataset | None) -> Model:
     """The model after it has learnt from the data set, with new labels, {label: name}."""
     n_texts = model.facts.get("data", {}).get("texts", 0)
-    grown = with_new(model, names, dataset, n_texts)
+    grown = with_new(model, names, dataset.texts)
     dataset = dataset.relabelled(grown.label_names)
     counts = np.append(label_counts(model), np.zeros(len(names), np.int64))
     replayed = None if old is None else (inputs_of(old), right(old.relabelled(grown.label_names)))
@@ -144,14 +145,10 @@ def taught(model: Model, names: dict[str, str], dataset: Dataset, old: Dataset |
     return changed
 
 
-def with_new(model: Model, names: dict[str, str], dataset: Dataset, n_texts: int) -> Model:
+def with_new(model: Model, names: dict[str, str], texts: Texts) -> Model:
     """The model with the words and the labels that are new."""
     if model.vocabulary is not None:
-        of_labels = Texts.from_strings([name or label for label, name in names.items()])
-        limits = model.options.get("min_count", 1), model.options.get("max_vocabulary", 0)
-        pipelines = [
-            with_more_words(pipeline, dataset.texts, of_labels, n_texts, *limits) for pipeline in model.pipelines
-        ]
+        pipelines = [with_more_words(pipeline, texts, *word_limits(model)) for pipeline in model.pipelines]
         model = relabelled(model, pipelines, model.label_names, model.display_names)
     return model.add_labels(names) if names else model
 

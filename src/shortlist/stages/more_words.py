@@ -1,4 +1,4 @@
-"""Words that a trained model does not know become part of its vocabulary, so that labels can learn them.
+"""Words that a trained model does not know become part of its vocabulary: those of new texts, and of names of labels.
 
 The encoder goes on without them, so that what it knows stays as it is. The re-ranker reads them: rare words say most
 about labels, and new labels bring new ones.
@@ -20,10 +20,8 @@ from shortlist.text.texts import Texts
 MIN_COUNT_OF_SUBWORDS = 2  # as when the re-ranker is learnt
 
 
-def with_more_words(
-    pipeline: Pipeline, texts: Texts, names: Texts, n_texts: int, min_count: int, max_words: int
-) -> Pipeline:
-    """The pipeline with the words of new texts, and of the names of new labels.
+def with_more_words(pipeline: Pipeline, texts: Texts, n_texts: int, min_count: int, max_words: int) -> Pipeline:
+    """The pipeline with the words of these texts.
 
     n_texts    the number of texts that it was trained on: new words are as rare as if none of these had them
     min_count  leave out words that occur less often; and those for which there is no room in `max_words`, if not 0
@@ -31,7 +29,6 @@ def with_more_words(
     reranker, vocabulary = pipeline.reranker, pipeline.vocabulary
     if not isinstance(reranker, Reranker) or not isinstance(vocabulary, Vocabulary):
         return pipeline
-    texts = Texts.concatenate([texts, names, names])  # names twice: see `lexical_features`
     n_texts += len(texts)
     room = max(max_words - len(vocabulary.words), 0) if max_words else None
     if vocabulary.subword_lengths:
