@@ -58,6 +58,12 @@ def test_examples_are_stored_if_asked_for(data, tmp_path):
     assert len(texts_in(content_of(tmp_path / "model"))) >= 1
 
 
+@pytest.mark.slow
+def test_training_texts_are_stored_if_asked_for(data, tmp_path):
+    shortlist.train(data, recipe="astec", n_epochs=1, embedding_dim=8, keep_texts=5).save(tmp_path / "model")
+    assert len(texts_in((tmp_path / "model" / "texts.jsonl").read_text())) >= 1
+
+
 def test_reports_show_test_texts_and_no_training_texts(data, tmp_path):
     test = shortlist.read([(f"an ordinary {SECOND[i % 4]} {i}", [SECOND[i % 4]]) for i in range(20)])
     model = shortlist.train(data, recipe="centroid")

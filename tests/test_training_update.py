@@ -11,10 +11,11 @@ from click.testing import CliRunner
 import shortlist
 from shortlist.arrays import Ragged
 from shortlist.cli import shortlist as command_line
-from shortlist.errors import DataError, OptionError
+from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.stages.evidence import forget, remember_texts, taught_labels
 from shortlist.stages.replacing import centres_of, words_of
 from shortlist.text import Tokenizer
+from shortlist.training.kept_texts import kept_texts
 from shortlist.training.update import label_counts
 from shortlist.training.word_weights import learn_word_weights
 from test_training_word_weights import random_problem
@@ -189,6 +190,34 @@ def test_old_texts_hold_new_labels_back(astec):
     assert beside.predict("zebra w4")[0].label == "Z1"
     others, before = np.arange(8), astec.pipelines[0].reranker.arrays()["biases"]
     assert np.array_equal(beside.pipelines[0].reranker.arrays()["biases"][others], before)
+
+
+@pytest.mark.slow
+def test_kept_texts_hold_new_labels_back(tmp_path):
+    options = {"recipe": "astec", "embedding_dim": 16, "n_epochs": 3, "n_surrogate_epochs": 2, "keep_texts": 100}
+    model = shortlist.train(codes(), **options)
+    assert model.card["kept_texts"] == 100 and model.kept_texts == shortlist.train(codes(), **options).kept_texts
+    model.save(tmp_path / "model")
+    model = shortlist.load(tmp_path / "model")
+    kept = kept_texts(model)
+    assert set(pairs_of(kept)) <= set(pairs_of(codes())) and len(set(kept.texts)) > 50
+    new = [(f"sneezing w{i % 9} zebra", {"Z1": 1, "J40": 0}) for i in range(20)]
+    texts, ids = [f"{thing} w1 w2 sneezing" for thing in THINGS], np.full((8, 1), 8)
+    changed = model.update(new)
+    same = model.update(new, replay=kept)
+    assert np.array_equal(changed.scores(texts, ids), same.scores(texts, ids))
+    model.kept_texts = b""
+    assert changed.scores(texts, ids).mean() < model.update(new).scores(texts, ids).mean()
+    kept = kept_texts(changed)
+    assert (len(kept), sum("zebra" in text for text in kept.texts)) == (100, 8)  # 20 of 260 texts are new
+    assert {label for text, label in pairs_of(kept) if "zebra" in text} == {"Z1"}
+    model.kept_texts = b'{"text": 5}'
+    with pytest.raises(ModelError, match="texts that the model stores are damaged"):
+        model.update(new)
+
+
+def pairs_of(data):
+    return [(text, label) for i, text in enumerate(data.texts) for label in data.labels_of(i)]
 
 
 def test_replay_without_new_labels_is_said_to_be_of_no_use(centroid, caplog):

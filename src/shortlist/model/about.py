@@ -32,6 +32,7 @@ class ModelAbout:
     lists: Mapping[str, Sequence[str]]
     hierarchy: Hierarchy | None
     text_fields: TextFields | None
+    kept_texts: bytes
     _labels: Sequence[str]
     _display_names: Mapping[str, str] | Sequence[str]
 
@@ -131,6 +132,7 @@ class ModelAbout:
             "options": self.options,
             "min_score": 0.0 if self.thresholds is None else self.thresholds.min_score,
             "text_fields": None if self.text_fields is None else list(self.text_fields.names),
+            "kept_texts": self.kept_texts.count(b"\n"),
             "lists": {name: len(labels) for name, labels in self.lists.items()},
             "hierarchy": None if self.hierarchy is None else len(self.hierarchy.labels),
             "tail": None if self.tail_ranking is None else self.tail_ranking.auto,

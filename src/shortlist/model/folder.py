@@ -28,6 +28,7 @@ from shortlist.model.format import (
     FORMAT,
     FORMAT_VERSION,
     HIERARCHY,
+    KEPT_TEXTS,
     LABELS,
     LISTS,
     README,
@@ -93,6 +94,8 @@ def save_model(model: Model, folder: str | Path, bits: int = 8, n_shards: int = 
         if model.hierarchy:
             own = model.hierarchy
             _write_json(beside / HIERARCHY, StoredHierarchy(own.pairs, own.names, own.inclusive))
+        if model.kept_texts:
+            (beside / KEPT_TEXTS).write_bytes(model.kept_texts)
         if model.records:
             # Without the times: the same training leaves the same files.
             curves = [{name: value for name, value in record.items() if name != "seconds"} for record in model.records]
@@ -235,7 +238,9 @@ class ModelReader:
         records = self._json_lines(CURVES) if CURVES in self._contents else []
         about = calibration, facts, records, thresholds, tail_ranking
         given = self._lists(labels), self._hierarchy(), config.text_fields or None
-        return Model(config.recipe, config.options, pipelines, labels, names, *about, *given)
+        model = Model(config.recipe, config.options, pipelines, labels, names, *about, *given)
+        model.kept_texts = bytes(self._contents.get(KEPT_TEXTS, b""))
+        return model
 
     def _lists(self, labels: Sequence[str]) -> dict[str, list[str]]:
         """The named lists of labels, if the model has any."""

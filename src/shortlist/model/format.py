@@ -24,6 +24,7 @@ from shortlist.text.texts import Texts
 FORMAT = "shortlist-model"
 FORMAT_VERSION = 6
 CONFIG, CARD, CURVES, README = "config.json", "card.json", "metrics.jsonl", "README.md"
+KEPT_TEXTS = "texts.jsonl"
 LABELS, DISPLAY_NAMES, LISTS, HIERARCHY = "labels.txt", "display_names.txt", "lists.json", "hierarchy.json"
 # What a file of a model can be called: nothing that could lead elsewhere on any system.
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")

@@ -70,6 +70,7 @@ class Model(ModelLabels):
     lists         named lists of labels for `allow` and `deny`; `store_list` sets them
     hierarchy     which labels are above which; `set_hierarchy` sets it
     text_fields   the text fields that it was trained on, if there are several
+    kept_texts    training texts as JSON lines, if it was asked to store some
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Model(ModelLabels):
         self.facts, self.records = facts or {}, records or []
         self.thresholds, self.tail_ranking, self.lists = thresholds, tail_ranking, lists or {}
         self.hierarchy, self.text_fields = hierarchy, text_fields
+        self.kept_texts = b""
 
     def __repr__(self) -> str:
         return f"Model({self.title}, {self.n_labels:,} labels)"

@@ -167,6 +167,7 @@ TEXT_OPTIONS = (
     LABEL_TEXTS,
     *RERANKER_OPTIONS,
     flag("store_examples", False, "store some held-out texts in the model card, for people to try"),
+    count("keep_texts", 0, "training texts to store in the model, so that updates know what is not a new label", low=0),
     *HELD_OUT_OPTIONS,
 )
 RUN = (

@@ -84,7 +84,7 @@ def combine(models: list[Model]) -> Model:
     # All members know the same frequencies. The smallest of their tails costs none of them too much.
     rankings = [model.tail_ranking for model in models if model.tail_ranking is not None]
     tails = [ranking.auto for ranking in rankings if ranking.auto is not None]
-    return Model(
+    ensemble = Model(
         first.recipe,
         {**first.options, "ensemble": len(models)},
         [pipeline for model in models for pipeline in model.pipelines],
@@ -95,6 +95,8 @@ def combine(models: list[Model]) -> Model:
         first.records,
         tail_ranking=rankings[0].with_auto(min(tails, default=None)) if rankings else None,
     )
+    ensemble.kept_texts = first.kept_texts
+    return ensemble
 
 
 def refuse_other_kind(checkpoint_dir: str, ensemble: bool) -> None:

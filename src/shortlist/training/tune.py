@@ -15,6 +15,7 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, Prior, fit_calibration
+from shortlist.training.kept_texts import texts_to_keep
 from shortlist.training.search import choose_search
 
 log = logging.getLogger("shortlist")
@@ -38,6 +39,7 @@ def tune(model: Model, build: Build) -> None:
         "held_out_texts": len(data.held_out),
     }
     model.tail_ranking = TailRanking.of_frequencies(dataset.label_frequencies, len(dataset))
+    model.kept_texts = texts_to_keep(dataset, build.options.get("keep_texts", 0), build.options.get("seed", 0))
     if not len(data.held_out):
         return
     is_tuned, max_searched = build.search_effort is not None, model.pipelines[0].candidates.max_searched

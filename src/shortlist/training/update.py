@@ -29,6 +29,7 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.text.texts import Texts
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
+from shortlist.training.kept_texts import kept_after, kept_texts
 from shortlist.training.learning_on import Lesson, learn_on
 from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 
@@ -55,6 +56,8 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     require_pairs(model, dataset, "the new data")
     if old is not None:
         require_pairs(model, old, "replay")
+    else:
+        old = kept_texts(model)
     is_right = dataset.labels.weights is None or dataset.labels.weights > 0
     new = sorted({dataset.label_names[i] for i in np.unique(dataset.labels.values[is_right])} - set(model.labels.ids))
     import scipy.linalg  # noqa: F401 - here, so that `use_cores` limits it
@@ -65,7 +68,7 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
         is_of_use = bool(new) and any(isinstance(pipeline.reranker, Reranker) for pipeline in model.pipelines)
         if replay is not None and not is_of_use:
             log.warning("replay is for labels that are new, and for their words: there are none, so it is not used")
-            old = None
+        old = old if is_of_use else None
         if old is not None:
             n_replayed = min(max(REPLAYED * len(dataset), MIN_REPLAYED), MAX_REPLAYED)
             old = old.take(np.sort(rng.permutation(len(old))[:n_replayed]))
@@ -78,6 +81,8 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
             learnt = taught(model, names, dataset.take(np.sort(rows[n_held_out:])), old)
             refreshed = refresh(model, learnt, held_out)
             changed.calibration, changed.thresholds, changed.facts = learnt.calibration, learnt.thresholds, learnt.facts
+    n_before = model.facts.get("data", {}).get("texts", 0) + sum(one["texts"] for one in model.facts.get("updates", []))
+    changed.kept_texts = kept_after(model, replace(dataset, labels=right(dataset)), n_before, seed)
     changed.facts["updates"] = [*model.facts.get("updates", []), {**about, **refreshed}]
     return changed
 

@@ -1,0 +1,45 @@
+"""Training texts that a model stores, if asked to, so that updates can learn what is not a new label."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from shortlist.data.dataset import Dataset
+from shortlist.errors import ModelError
+from shortlist.model.model import Model
+
+
+class KeptText(msgspec.Struct):
+    """A line of `texts.jsonl`. Several fields are one text already."""
+
+    text: str
+    labels: list[str]
+
+
+def texts_to_keep(dataset: Dataset, n: int, seed: int) -> bytes:
+    """Some texts of the data set, at random, with their labels: one JSON line each."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(dataset))[:n]).tolist()
+    return b"".join(
+        msgspec.json.encode(KeptText(dataset.texts[row], list(dataset.labels_of(row)))) + b"\n" for row in rows
+    )
+
+
+def kept_texts(model: Model) -> Dataset | None:
+    """The texts that the model stores; None if it stores none."""
+    try:
+        found = msgspec.json.Decoder(KeptText).decode_lines(model.kept_texts)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"the texts that the model stores are damaged: {error}") from None
+    return Dataset.from_lists([one.text for one in found], [one.labels for one in found]) if found else None
+
+
+def kept_after(model: Model, new: Dataset, n_before: int, seed: int) -> bytes:
+    """What the model stores after an update: old and new texts by their shares of all texts so far."""
+    lines, n = model.kept_texts.splitlines(keepends=True), model.options.get("keep_texts", 0)
+    if not n:
+        return b""
+    n_new = min(round(n * len(new) / (n_before + len(new))), len(new)) if len(lines) == n else n - len(lines)
+    added = texts_to_keep(new, n_new, seed).splitlines(keepends=True)
+    kept = np.random.default_rng(seed).permutation(len(lines))[: n - len(added)]
+    return b"".join([*(lines[i] for i in np.sort(kept).tolist()), *added])
