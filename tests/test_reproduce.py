@@ -145,6 +145,47 @@ def test_a_quick_run_writes_the_report_and_resumes(tmp_path):
     assert model.recipe == "inceptionxml@published"
 
 
+def test_features_leave_out_what_reads_words(modules):
+    experiments = modules.experiments
+    rows = {t.key: t.rows for t in experiments.tables(experiments.Plan(700, input_kind="sparse"))}
+    assert {"Astec", "MACH", "Slice", "DiSMEC", "our Astec"} <= rows["systems"].keys()
+    assert not {"InceptionXML", "XML-CNN", "AttentionXML"} & rows["systems"].keys()
+    assert not rows["attention"] and len(rows["parts"]) == 8
+    assert list(rows["modules-a"]) == ["Astec", "MLP"]
+    (dense,) = (t for t in experiments.tables(experiments.Plan(700, input_kind="dense")) if t.key == "systems")
+    assert "Astec" not in dense.rows and "Slice" in dense.rows
+
+
+@pytest.mark.slow
+def test_bags_of_words_of_the_repository_are_reproduced(tmp_path):
+    """AmazonTitles-670K and others are distributed as such rows: without texts."""
+    rng = np.random.default_rng(0)
+    for part, n in (("trn", 300), ("tst", 60)):
+        labels = rng.integers(12, size=n)
+        (tmp_path / f"{part}_X_Y.txt").write_text(f"{n} 12\n" + "".join(f"{i}:1\n" for i in labels))
+        rows = (f"{i}:0.5 {i + 12}:0.7 {24 + rng.integers(9)}:0.2\n" for i in labels)
+        (tmp_path / f"{part}_X_Xf.txt").write_text(f"{n} 33\n" + "".join(rows))
+    command = [sys.executable, str(PROGRAM), str(tmp_path), "--out", str(tmp_path / "paper"), "--quick"]
+    command += [
+        "--texts",
+        "200",
+        "--only",
+        "attention",
+        "shortlists",
+        "modules-c",
+        "data",
+        "features",
+        "--threads",
+        "1",
+    ]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "left out: attention: none of their systems learns from sparse features" in run.stdout
+    assert (tmp_path / "paper" / "cut-200" / "train.txt").exists()
+    page = (tmp_path / "paper" / "report.md").read_text()
+    assert "| here | 33 | 12 | 200 |" in page and "| Slice | " in page
+
+
 @pytest.mark.slow
 def test_theorem_1_holds_for_astec_as_published(modules):
     """Bound (a) needs a residual block without a bias."""

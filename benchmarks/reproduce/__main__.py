@@ -62,16 +62,22 @@ def run(arguments: argparse.Namespace, source: str) -> None:
     plan = Plan(
         splits.train.n_labels,
         len(splits.train),
-        sum(len(text.split()) for text in splits.train.texts) / len(splits.train),
+        float(sections.word_counts(splits.train).mean()),
         arguments.vectors,
         arguments.transformer,
         arguments.epochs,
         arguments.orders,
         arguments.repetitions,
         peers=arguments.peers_python is not None,
+        input_kind=splits.train.input_kind,
     )
     all_tables = tables(plan)
-    chosen = [table for table in all_tables if wanted(table.key, arguments.only)]
+    chosen = [table for table in all_tables if table.rows and wanted(table.key, arguments.only)]
+    left_out = [table.key for table in all_tables if not table.rows and wanted(table.key, arguments.only)]
+    if left_out:
+        print(
+            f"left out: {', '.join(left_out)}: none of their systems learns from {plan.input_kind} features", flush=True
+        )
     recipes, peers = entries(chosen)
     progress = Progress(recipes + peers, len(splits.train), splits.train.n_labels)
     if chosen:
@@ -137,12 +143,15 @@ def cut(data: Path, out: Path, n_texts: int) -> str:
     """A random cut of the data with the labels of its training texts, written once."""
     folder = out / f"cut-{n_texts}"
     for part, most in (("train", n_texts), ("test", min(n_texts, TEST_TEXTS_OF_CUT))):
-        path = folder / f"{part}.jsonl"
-        if not path.exists():
+        path, of_features = folder / f"{part}.jsonl", folder / f"{part}.txt"
+        if not path.exists() and not of_features.exists():
             folder.mkdir(parents=True, exist_ok=True)
             dataset = shortlist.read(data, part)
             rows = np.sort(np.random.default_rng(0).permutation(len(dataset))[:most])
-            write(dataset.take(rows), path)
+            if dataset.features is None:
+                write(dataset.take(rows), path)
+            else:
+                write(dataset.take(rows), folder, format="repository-single", part=part)
     return str(folder)
 
 
@@ -167,8 +176,10 @@ def stored(folder: Path) -> dict[str, Entry]:
     return {entry.name: entry for entry in Store(folder).load_all().values() if entry.status == "done"}
 
 
-def trained(out: Path, name: str) -> Any:
-    """The model of an entry, or None."""
+def trained(out: Path, name: str | None) -> Any:
+    """The model of an entry; None if there is none."""
+    if name is None:
+        return None
     (entry,) = plan_entries(name, "none", option_value)
     folder = out / "systems" / "models" / entry.file_name
     return shortlist.load(folder) if folder.exists() else None
@@ -183,11 +194,11 @@ def measured(
         made.append(sections.data(splits))
     if wanted("options", only):
         made.append(sections.options(done))
-    if wanted("word-order", only) and (plus := trained(arguments.out, systems["InceptionXML+"])) is not None:
+    if wanted("word-order", only) and (plus := trained(arguments.out, systems.get("InceptionXML+"))) is not None:
         made.append(sections.word_order(plus, splits, plan.n_orders))
     if wanted("quantiles", only):
         made.append(sections.quantiles(done))
-    if wanted("shortlists", only) and (astec := trained(arguments.out, systems["Astec"])) is not None:
+    if wanted("shortlists", only) and (astec := trained(arguments.out, systems.get("Astec"))) is not None:
         made.append(sections.shortlists(astec, splits))
     if wanted("features", only):
         made.append(sections.features(feature_rows(arguments, plan, splits)))
@@ -209,7 +220,7 @@ def parabel_row(arguments: argparse.Namespace, plan: Plan, splits: Splits) -> re
 
     def compute() -> dict[str, float]:
         parts = (splits.train, splits.test)
-        train, test = (measures.intermediate_features(model, part.texts) for part in parts)
+        train, test = (measures.intermediate_features(model, measures.inputs(part)) for part in parts)
         return measures.parabel(arguments.peers_python, arguments.threads or n_cores(), (train, test), *parts)
 
     return {"Parabel": keep(arguments, splits, f"Parabel on {name}", compute)}

@@ -6,8 +6,9 @@ ensemble (`astec@published*3`), or another tool (`omikuji-parabel`). Tables shar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import papers
 
@@ -65,6 +66,7 @@ class Plan:
     n_epochs       most epochs of a phase; 0: as many as published
     n_orders       orders of words and of dimensions; ten in the paper
     n_repetitions  of MACH; 0: as many as published
+    input_kind     "texts", or "sparse" or "dense" features: systems that do not take them are left out
     """
 
     n_labels: int
@@ -76,6 +78,13 @@ class Plan:
     n_orders: int = 10
     n_repetitions: int = 0
     peers: bool = True
+    input_kind: str = "texts"
+
+    def takes(self, entry: str) -> bool:
+        """Whether this entry can learn from the data."""
+        if entry in PEERS:
+            return self.input_kind == "texts" or not PEERS[entry].needs_text
+        return self.input_kind in get_recipe(re.split(r"[:*]", entry)[0]).takes
 
     def published(self, recipe: str, members: int = 1, **options: object) -> str:
         """The entry of a recipe as published."""
@@ -91,10 +100,10 @@ class Plan:
         head = name if members == 1 else f"{name}*{members}"
         return ":".join([head, *(f"{option}={_text(value)}" for option, value in given.items())])
 
-    def fewer(self, name: str, given: dict[str, object], inputs: str = "texts") -> dict[str, int]:
+    def fewer(self, name: str, given: dict[str, object], inputs: str = "") -> dict[str, int]:
         """The epochs and repetitions that are cut; the learning rate is halved after the same share of the epochs."""
         recipe, cut = get_recipe(name), {}
-        values = resolve(name, recipe.options, given, self.n_texts, self.n_labels, inputs).to_dict()
+        values = resolve(name, recipe.options, given, self.n_texts, self.n_labels, inputs or self.input_kind).to_dict()
         if self.n_repetitions and values.get("n_repetitions", 0) > self.n_repetitions:
             cut["n_repetitions"] = self.n_repetitions
         is_used = {
@@ -126,7 +135,15 @@ def _text(value: object) -> str:
 
 
 def tables(plan: Plan) -> list[Table]:
-    """All tables and figures that consist of trained systems."""
+    """All tables and figures that consist of trained systems, with the systems that can learn from the data."""
+    made = []
+    for table in _tables(plan):
+        rows = {name: entry for name, entry in table.rows.items() if plan.takes(entry)}
+        made.append(replace(table, rows=rows))
+    return made
+
+
+def _tables(plan: Plan) -> list[Table]:
     systems = {name: plan.published(recipe) for name, recipe in SYSTEMS.items()} | plan.lightxml
     systems["Astec-3"] = plan.published("astec", members=3)
     systems |= plan.tools

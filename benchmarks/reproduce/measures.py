@@ -41,6 +41,11 @@ def scores(ids: Any, test: Any, train: Any) -> dict[str, float]:
     return {metric: round(float(found[metric]), 2) for metric in METRICS}
 
 
+def inputs(part: Any) -> Any:
+    """What models learn from and predict: the texts of a part, or its features."""
+    return part.texts if part.features is None else part.features
+
+
 def word_order(model: Any, test: Any, train: Any, n_orders: int) -> dict[str, dict[str, float]]:
     """InceptionXML, Table 4: P@3 and P@5 of the test texts as written, and with their words in other orders."""
 
@@ -57,10 +62,10 @@ def word_order(model: Any, test: Any, train: Any, n_orders: int) -> dict[str, di
     return {name: {"P@3": round(values[0], 2), "P@5": round(values[1], 2)} for name, values in rows.items()}
 
 
-def final_features(model: Any, texts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def final_features(model: Any, given: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Astec's intermediate features v, the final ones x̂ = v + ReLU(R·v), and R."""
     pipeline = model.pipelines[0]
-    features = pipeline.encoder.encode(pipeline.vocabulary.encode(texts))
+    features = pipeline.encoder.encode(pipeline.vocabulary.encode(given))
     return features, pipeline.classifier.layer.hidden(features), pipeline.classifier.layer.block
 
 
@@ -72,7 +77,7 @@ def shortlist_overlap(model: Any, train: Any, test: Any, k: int = 500) -> float:
     k = min(k, max(train.n_labels // 10, 1))
     nearest = []
     for of_train, of_test in zip(
-        final_features(model, train.texts)[:2], final_features(model, test.texts)[:2], strict=True
+        final_features(model, inputs(train))[:2], final_features(model, inputs(test))[:2], strict=True
     ):
         centres = np.asarray(label_centroids(sparse.csr_array(of_train), train.labels, train.n_labels).todense())
         nearest.append(_nearest(of_test, centres, k))
@@ -94,7 +99,7 @@ def theorem_1(model: Any, train: Any, n_pairs: int = 20_000) -> dict[str, float]
                     ReLU of the published form gives
     mean distance   the mean of ‖x̂ − v‖ / ‖v‖: how far the features really move
     """
-    v, x, block = final_features(model, train.texts)
+    v, x, block = final_features(model, inputs(train))
     bound = float(np.linalg.norm(block, 2))
     lengths, moved = np.linalg.norm(v, axis=1), np.linalg.norm(x - v, axis=1)
     rng = np.random.default_rng(0)
@@ -126,9 +131,9 @@ def _cosines(features: np.ndarray, train: Any, texts: np.ndarray, labels: np.nda
     return np.einsum("ij,ij->i", means[labels], features[texts]) / np.maximum(length, 1e-12)
 
 
-def intermediate_features(model: Any, texts: Any) -> np.ndarray:
+def intermediate_features(model: Any, given: Any) -> np.ndarray:
     """Astec's intermediate features v, at length 1."""
-    v, _, _ = final_features(model, texts)
+    v, _, _ = final_features(model, given)
     return (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9)).astype(np.float32)
 
 
@@ -149,10 +154,16 @@ def parabel(python: str, threads: int, given: tuple[np.ndarray, np.ndarray], tra
 
 
 def dense_features(train: Any, test: Any, n_features: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """Given features of all texts: tf-idf rows, projected on their first right singular vectors."""
-    vocabulary, ids = Vocabulary.build_and_encode(train.texts)
-    tf_idf = TfIdf.fit(ids, len(vocabulary))
-    rows, test_rows = tf_idf.transform(ids), tf_idf.transform(vocabulary.encode(test.texts))
+    """Dense features of all texts: those that are there, or tf-idf rows, projected on their first right singular
+    vectors."""
+    if train.input_kind == "dense":
+        return train.features, test.features
+    if train.input_kind == "sparse":
+        rows, test_rows = (sparse.csr_array(part.features) for part in (train, test))
+    else:
+        vocabulary, ids = Vocabulary.build_and_encode(train.texts)
+        tf_idf = TfIdf.fit(ids, len(vocabulary))
+        rows, test_rows = tf_idf.transform(ids), tf_idf.transform(vocabulary.encode(test.texts))
     _, _, axes = svds(rows.astype(np.float64), k=min(n_features, min(rows.shape) - 1), random_state=0)
     return (rows @ axes.T).astype(np.float32), (test_rows @ axes.T).astype(np.float32)
 

@@ -171,13 +171,23 @@ def word_order(model: Any, splits: Splits, n_orders: int) -> report.Section:
     return made
 
 
+def word_counts(part: Any) -> np.ndarray:
+    """The number of words of each text, or of features that are not 0."""
+    if part.features is None:
+        return np.array([len(text.split()) for text in part.texts])
+    return np.count_nonzero(part.features, axis=1) if part.input_kind == "dense" else np.diff(part.features.indptr)
+
+
 def data(splits: Splits) -> report.Section:
     """InceptionXML, Table 5 and Figure 6; DeepXML, Table 3."""
     train, test = splits.train, splits.test
-    words = [text.split() for text in train.texts]
-    counts = np.array([len(one) for one in words])
+    counts = word_counts(train)
+    if train.features is None:
+        n_words = len({word for text in train.texts for word in text.split()})
+    else:
+        n_words = train.features.shape[1]
     shown = [
-        f"{len({word for one in words for word in one}):,}",
+        f"{n_words:,}",
         *(f"{value:,}" for value in (train.n_labels, len(train), len(test))),
         f"{len(train.labels.values) / train.n_labels:.2f}",
         f"{len(train.labels.values) / len(train):.2f}",
