@@ -48,6 +48,24 @@ def test_empty_table_and_messages(model):
         predict_arrow(model, pyarrow.table({"text": ["x"], "labels": ["y"]}))
 
 
+@pytest.mark.parametrize("predict", [predict_pandas, predict_polars])
+def test_fields_are_columns(predict):
+    data = shortlist.read(
+        [{"a": "red", "b": "shoes", "labels": ["x"]}, {"a": "blue", "labels": ["y"]}], text=["a", "b"]
+    )
+    model = shortlist.train(data, "centroid")
+    frame = pandas.DataFrame if predict is predict_pandas else polars.DataFrame
+    for text in ("text", ["a", "b"]):
+        found = predict(model, frame({"b": ["shoes", None], "a": [None, "blue"]}), text=text, k=1)
+        assert [list(one) for one in found["labels"]] == [["x"], ["y"]]
+    with pytest.raises(DataError, match=r"no column 'b'; the columns are 'a'\. The model reads these fields: a, b"):
+        predict(model, frame({"a": ["red"]}))
+    with pytest.raises(DataError, match=r"text is \['b'\]; expected a column, or \['a', 'b'\]"):
+        predict(model, frame({"b": ["red"]}), text=["b"])
+    with pytest.raises(DataError, match="no column 'c'; the columns are 'a'"):
+        predict(model, frame({"a": ["red"]}), text="c")
+
+
 def test_mlflow(model, tmp_path, monkeypatch):
     """With a stand-in for MLflow, which calls these two methods."""
     monkeypatch.setitem(sys.modules, "mlflow", None)

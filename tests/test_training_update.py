@@ -80,6 +80,7 @@ def test_words_of_other_labels_stay(astec, tmp_path):
     changed.save(tmp_path / "changed", bits=32)
     again = shortlist.load(tmp_path / "changed")  # which checks all arrays
     assert again.predict("fever w1") == changed.predict("fever w1")
+    assert "| updates | 1, with 3 texts |" in (tmp_path / "changed" / "README.md").read_text()
     assert again.card["updates"] == [{"texts": 3, "pairs": 3, "new_labels": 1}]
 
 
@@ -198,6 +199,7 @@ def test_kept_texts_hold_new_labels_back(tmp_path):
     model = shortlist.train(codes(), **options)
     assert model.card["kept_texts"] == 100 and model.kept_texts == shortlist.train(codes(), **options).kept_texts
     model.save(tmp_path / "model")
+    assert "| stores | 100 of these texts, with their labels" in (tmp_path / "model" / "README.md").read_text()
     model = shortlist.load(tmp_path / "model")
     kept = kept_texts(model)
     assert set(pairs_of(kept)) <= set(pairs_of(codes())) and len(set(kept.texts)) > 50

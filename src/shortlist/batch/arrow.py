@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from shortlist.model.folder import load
 from shortlist.model.model import Model
 
 
-def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) -> Any:
+def predict_arrow(model: Model, table: Any, text: str | Sequence[str] = "text", **options: Any) -> Any:
     """The table as a `pyarrow.Table` with the columns `labels` and `scores`: lists, best first.
 
     table    anything with Arrow's C stream interface: pyarrow, Polars, pandas, a DuckDB relation
@@ -24,12 +25,8 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
     """
     pyarrow = import_pyarrow("predicting tables")
     table = pyarrow.table(table)
-    fields = None if text != "text" or model.text_fields is None else model.text_fields
-    names = (text,) if fields is None else fields.names
-    for name in names:
-        if name not in table.column_names:
-            columns = ", ".join(map(repr, table.column_names))
-            raise DataError(f"the table has no column {name!r}; the columns are {columns}. Choose another with text=.")
+    names = text_columns(model, text, table.column_names)
+    fields = model.text_fields if len(names) > 1 else None
     for name in ("labels", "scores"):
         if name in table.column_names:
             raise DataError(f"the table already has a column {name!r}. Rename or drop it first.")
@@ -45,14 +42,29 @@ def predict_arrow(model: Model, table: Any, text: str = "text", **options: Any) 
     return table.append_column("scores", pyarrow.array(scores, pyarrow.list_(pyarrow.float32())))
 
 
-def predict_pandas(model: Model, frame: Any, text: str = "text", **options: Any) -> Any:
+def text_columns(model: Model, text: str | Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The columns of a table that have the text, or the text fields of the model."""
+    fields = [] if model.text_fields is None else list(model.text_fields.names)
+    if not isinstance(text, str) and list(text) != fields:
+        raise DataError(f"text is {text!r:.80}; expected a column{f', or {fields}' if fields else ''}.")
+    names = fields if fields and (text == "text" or not isinstance(text, str)) else [str(text)]
+    for name in names:
+        if name not in columns:
+            hint = "The model reads these fields: " + ", ".join(fields) if fields else "Choose another with text="
+            raise DataError(
+                f"the table has no column {name!r}; the columns are {', '.join(map(repr, columns))}. {hint}."
+            )
+    return names
+
+
+def predict_pandas(model: Model, frame: Any, text: str | Sequence[str] = "text", **options: Any) -> Any:
     """As `predict_arrow`, from a pandas frame to a new one with the same index."""
-    names = list(model.text_fields.names) if text == "text" and model.text_fields else [text]
+    names = text_columns(model, text, list(frame.columns))
     found = predict_arrow(model, frame[names].reset_index(drop=True), text, **options)
     return frame.assign(labels=found["labels"].to_pylist(), scores=found["scores"].to_pylist())
 
 
-def predict_polars(model: Model, frame: Any, text: str = "text", **options: Any) -> Any:
+def predict_polars(model: Model, frame: Any, text: str | Sequence[str] = "text", **options: Any) -> Any:
     """As `predict_arrow`, from a Polars frame to a new one."""
     import polars
 
