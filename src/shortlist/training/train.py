@@ -112,7 +112,6 @@ def resolve_for(recipe: Recipe, dataset: Dataset, options: dict[str, Any]) -> Op
     sizes = max(len(dataset), 1), max(dataset.n_labels, 1), dataset.input_kind, dataset.longest_row
     resolved = resolve(recipe.name, recipe.options, options, *sizes)
     require_words(dataset, resolved)
-    require_reranker(recipe, resolved)
     show_training(recipe, dataset, resolved, options, sizes)
     return resolved
 
@@ -165,6 +164,7 @@ def check_early(recipe: str | Recipe, options: Mapping[str, Any], ensemble: int,
     wait for the data."""
     chosen = choose(recipe, None, options, ensemble, published)
     resolved = resolve(chosen.name, chosen.options, options)
+    require_reranker(chosen, resolved)
     require_files(chosen, resolved)
     require_torch(chosen, resolved)
 
