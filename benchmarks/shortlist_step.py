@@ -22,7 +22,7 @@ from shortlist.training.batches import Batch
 from shortlist.training.heads import BlockOptions, HeadOptions
 from shortlist.training.learner import Learner
 from shortlist.training.networks.bag import GivenFeatures
-from shortlist.training.networks.residual import ResidualBlock
+from shortlist.training.networks.layers import ResidualBlock
 
 LEARNING_RATE, DROPOUT, N_POSITIVES = 0.002, 0.5, 3
 IDENTITY = BlockOptions(init="identity")

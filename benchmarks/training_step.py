@@ -37,9 +37,8 @@ from shortlist.training import batches
 from shortlist.training.batches import BATCHES_PER_RUN, epoch_batches, padded
 from shortlist.training.label_rows import LabelRows
 from shortlist.training.learner import ClusterSearch, Learner
-from shortlist.training.networks.dropout import Dropout
 from shortlist.training.networks.inception import InceptionNetwork
-from shortlist.training.networks.residual import ResidualBlock
+from shortlist.training.networks.layers import Dropout, ResidualBlock
 from synthetic import distinct, random_labels
 
 LEARNING_RATE = 0.002

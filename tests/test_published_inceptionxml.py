@@ -22,7 +22,7 @@ from shortlist.stages.output_layer import OutputLayer  # noqa: E402
 from shortlist.stages.stage import without_prefix  # noqa: E402
 from shortlist.training.heads import BlockOptions  # noqa: E402
 from shortlist.training.networks import new_network  # noqa: E402
-from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
+from shortlist.training.networks.layers import ResidualBlock  # noqa: E402
 from shortlist.training.phases.joint import joint_learner  # noqa: E402
 
 N_TEXTS, N_LABELS, N_CLUSTERS, N_SEARCHED = 24, 20, 8, 2

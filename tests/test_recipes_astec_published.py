@@ -26,7 +26,7 @@ from shortlist.training.batches import Batch, padded  # noqa: E402
 from shortlist.training.heads import identity_head  # noqa: E402
 from shortlist.training.learner import Learner  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork, GivenFeatures  # noqa: E402
-from shortlist.training.networks.dropout import Dropout  # noqa: E402
+from shortlist.training.networks.layers import Dropout  # noqa: E402
 from test_recipes_deepxml import topics  # noqa: E402
 
 N_WORDS, N_FEATURES, N_LABELS, N_TEXTS, N_STEPS, RATE = 20, 8, 15, 6, 5, 0.002

@@ -16,7 +16,7 @@ from shortlist.training.batches import padded  # noqa: E402
 from shortlist.training.blending import WEIGHTS  # noqa: E402
 from shortlist.training.heads import BlockOptions  # noqa: E402
 from shortlist.training.networks.bag import BagNetwork  # noqa: E402
-from shortlist.training.networks.residual import ResidualBlock  # noqa: E402
+from shortlist.training.networks.layers import ResidualBlock  # noqa: E402
 from shortlist.training.phases.candidates import few_of_each  # noqa: E402
 
 N_TOPICS = 12

@@ -16,10 +16,13 @@ from tests.tiny_learner import N_TOPICS, Given, SumOfWords, assert_equal, copied
 from shortlist.training.heads import BlockOptions, require_finite  # noqa: E402
 from shortlist.training.label_rows import RowOptions  # noqa: E402
 from shortlist.training.learner import Learner  # noqa: E402
-from shortlist.training.loop import Schedule, fit  # noqa: E402
-from shortlist.training.networks.dropout import Dropout  # noqa: E402
+from shortlist.training.loop import (  # noqa: E402
+    Schedule,
+    fit,
+    learning_rate_at,
+)
+from shortlist.training.networks.layers import Dropout  # noqa: E402
 from shortlist.training.optimization import WordAdam, WordRowAdam  # noqa: E402
-from shortlist.training.schedules import learning_rate_at  # noqa: E402
 
 
 class TestOneCycle:

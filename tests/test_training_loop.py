@@ -16,8 +16,11 @@ torch = pytest.importorskip("torch")
 
 from tests.tiny_learner import assert_equal, copied, interrupt_in_step, new_learner, topic_batches  # noqa: E402
 
-from shortlist.training.loop import Schedule, fit  # noqa: E402
-from shortlist.training.schedules import learning_rate_at  # noqa: E402
+from shortlist.training.loop import (  # noqa: E402
+    Schedule,
+    fit,
+    learning_rate_at,
+)
 
 SCHEDULE = Schedule(n_epochs=4, batch_size=8, learning_rate=0.01, detach_fraction=0.25)
 

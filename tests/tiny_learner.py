@@ -13,7 +13,7 @@ from shortlist.labels.tree import LabelTree
 from shortlist.training.batches import WordBatches
 from shortlist.training.heads import HeadOptions
 from shortlist.training.learner import ClusterSearch, Learner
-from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.layers import Dropout
 
 N_TOPICS, WORDS_PER_TOPIC, N_FEATURES = 12, 4, 16
 

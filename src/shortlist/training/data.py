@@ -63,7 +63,7 @@ class TrainingData:
         # A label that occurs in held-out texts only would give itself away there.
         learnt = np.flatnonzero(self.label_frequencies[self.named])
         if len(learnt) and names_are_texts(self, learnt):
-            log.info("learning from the names of labels, too (%s of them)", f"{len(learnt):,}")
+            log.info("learning from %s names of labels, too", f"{len(learnt):,}")
             self.texts, self.inputs, self.labels = with_names(self, learnt)
         self._words, self._held_out_words = self.inputs, self.held_out_inputs
         if isinstance(self.vocabulary, Vocabulary):
@@ -309,7 +309,7 @@ def names_are_texts(data: TrainingData, names: np.ndarray) -> bool:
         ids, _ = classifier.best(tfidf.transform(data.held_out_inputs[rows]), Candidates(), 5)
         quality[use_names] = evaluate(ids, held_out_labels, k=(5,))["N@5"]
     without, with_them = quality[False], quality[True]
-    log.info("names of labels as texts, tried with centroids: nDCG@5 %.2f, without them %.2f", with_them, without)
+    log.info("names of labels as texts (tried with centroids): nDCG@5 %.2f with them, %.2f without", with_them, without)
     return quality[True] >= quality[False]
 
 

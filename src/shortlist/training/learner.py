@@ -21,8 +21,7 @@ from shortlist.training.group import ALONE, Group, own_clusters, summed
 from shortlist.training.heads import OUR_ENCODER, OUR_HEAD, EncoderOptions, HeadOptions, StepResult
 from shortlist.training.label_rows import Candidates, Clusters, LabelRows
 from shortlist.training.memory import keep_freed_memory
-from shortlist.training.networks.dropout import Dropout
-from shortlist.training.networks.residual import ResidualBlock
+from shortlist.training.networks.layers import Dropout, ResidualBlock
 from shortlist.training.optimization import WORD_OPTIMIZERS, adam_state, restore_adam
 from shortlist.training.processor import bfloat16_product, has_fast_bfloat16
 from shortlist.training.sharding import best_clusters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -23,12 +24,14 @@ from shortlist.training.budget import Budget
 from shortlist.training.checkpoints import Checkpoints
 from shortlist.training.heads import StepResult, require_finite
 from shortlist.training.interrupts import interrupt_event
-from shortlist.training.schedules import learning_rate_at
 
 log = logging.getLogger("shortlist")
 
 # The best epoch has the best N@5: of the usual metrics the one that looks at all places and weighs the first most.
 SELECTED_BY = "N@5"
+# Learning-rate schedules: share of training until the peak; rates at the start and the end, as fractions of the peak.
+ONE_CYCLES = {"one-cycle": (0.3, 1 / 25, 1e-5), "one-cycle-published": (0.33, 1 / 10, 1e-5)}
+DECAY = 0.5
 
 
 class Learner(Protocol):
@@ -278,6 +281,30 @@ def describe(record: dict[str, Any], n_epochs: int) -> str:
     shown = [name for name in ("P@1", "P@5", "PSP@5", "meta_recall") if name in record]
     scores = "".join(f", {name} {record[name]:.2f}" for name in shown)
     return f"epoch {record['epoch']}/{n_epochs}: loss {record['loss']:.3f}{scores}, {record['seconds']:.0f} s"
+
+
+def learning_rate_at(progress: float, peak: float, schedule: str = "one-cycle", decay_at: float = 0.5) -> float:
+    """The learning rate after this fraction of training.
+
+    schedule  "one-cycle" and "one-cycle-published": up to the peak and down to almost 0, along half cosines. "step":
+              constant, and halved once
+    decay_at  the fraction of training after which "step" halves it
+
+    >>> [round(learning_rate_at(progress, peak=1.0), 3) for progress in (0, 0.15, 0.3, 0.65, 1)]
+    [0.04, 0.52, 1.0, 0.5, 0.0]
+    >>> [learning_rate_at(progress, peak=1.0, schedule="step") for progress in (0, 0.4, 0.5, 1)]
+    [1.0, 1.0, 0.5, 0.5]
+    """
+    if schedule == "step":
+        return peak if progress < decay_at else DECAY * peak
+    warm_up, start, end = ONE_CYCLES[schedule]
+    if progress < warm_up:
+        return _cosine(start, 1, progress / warm_up) * peak
+    return _cosine(1, end, (progress - warm_up) / (1 - warm_up)) * peak
+
+
+def _cosine(start: float, end: float, progress: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
 
 
 def tensorboard_writer(folder: Path) -> Any:

@@ -61,7 +61,7 @@ def learn_network_reranker(pipeline: Pipeline, build: Build) -> NetworkReranker:
             return reranker.mix(probabilities, logits)
 
         reranker.beta = choose_weight(data, ids, mixed)
-        log.info("the re-ranker counts %.1f", reranker.beta)
+        log.info("weight of the re-ranker: %.1f", reranker.beta)
     return reranker
 
 

@@ -183,7 +183,7 @@ class Trial:
             self.data.measure_scores(some.ids, some_odds)["N@5"]
             for some, some_odds in ((plain_evidence, plain_odds), (evidence, odds))
         ]
-        log.info("names of labels as evidence: nDCG@5 %.2f on held-out texts; with parts of words, too, %.2f", *gains)
+        log.info("re-ranking by names of labels: nDCG@5 %.2f on held-out texts; with parts of words, too: %.2f", *gains)
         if gains[1] > gains[0] + MIN_GAIN_OF_PARTS:
             return reranker, evidence, odds
         return plain, plain_evidence, plain_odds

@@ -102,7 +102,7 @@ def choose_tail(ids: np.ndarray, scores: np.ndarray, probabilities: np.ndarray, 
     affordable = [point for point in curve if max(point["loss"], point["expected_at_most"]) <= allowed]
     best = max(affordable, key=lambda point: point["PSP@1"])
     if best["tail"]:
-        log.info("tail=auto, which ranks rare labels higher, is %.1f", best["tail"])
+        log.info("predictions with tail=auto use tail=%.1f to rank rare labels higher", best["tail"])
     names = ("tail", "P@1", "PSP@1", "P@5", "PSP@5", "loss", "standard_error", "expected_loss")
     shown = [{name: round(point[name], 2) for name in names} for point in curve]
     return {"tail": best["tail"], "allowed_loss": allowed, "curve": shown}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shortlist.arrays import Arrays
-from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.layers import Dropout
 
 
 class BagNetwork(nn.Module):

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from shortlist.arrays import Arrays
 from shortlist.stages.encoders.cnn import WIDTHS, chunk_bounds
-from shortlist.training.networks.dropout import Dropout
-from shortlist.training.networks.residual import start_with_xavier
+from shortlist.training.networks.layers import Dropout, start_with_xavier
 
 
 class CNNNetwork(nn.Module):

@@ -21,8 +21,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from shortlist.arrays import Arrays
 from shortlist.errors import OptionError
 from shortlist.stages.encoders.inception import LAST_WIDTH, PADDING, STRIDE, WIDTHS, branch_columns, last_length
-from shortlist.training.networks.dropout import Dropout
-from shortlist.training.networks.residual import scales_and_shifts, start_with_xavier
+from shortlist.training.networks.layers import Dropout, scales_and_shifts, start_with_xavier
 
 PUBLISHED_LENGTH = 15
 PATH_DROPOUT = 0.5

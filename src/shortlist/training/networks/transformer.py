@@ -16,7 +16,7 @@ from shortlist.recipes.options import Options
 from shortlist.stages.encoders.transformer import CONFIG_FILE, read_transformer
 from shortlist.training.batches import padded
 from shortlist.training.data import TrainingData
-from shortlist.training.networks.dropout import Dropout
+from shortlist.training.networks.layers import Dropout
 
 try:
     from shortlist.stages.encoders.pooling import PooledTransformer, safe_config, transformer_of_folder

@@ -1,9 +1,10 @@
-"""The block before the label rows: `relu(R·h) + h`, by default with a spectral norm of R of 1."""
+"""Layers that networks share: dropout, and the block before the label rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
@@ -11,13 +12,37 @@ from torch.nn.utils.parametrizations import spectral_norm
 from shortlist.arrays import Arrays
 from shortlist.stages.output_layer import block_name
 from shortlist.training.heads import OUR_BLOCK, BlockOptions
-from shortlist.training.networks.dropout import Dropout
 
 ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu}
 
 
+class Dropout(nn.Module):
+    """Sets this fraction of the numbers to zero in training and scales up the rest. It follows torch's seed.
+
+    One random byte per number costs less than the float that torch draws.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.below = min(round(p * 256), 255)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not self.below:
+            return x
+        kept = 1 - self.below / 256
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, 1 - kept)
+        seed = int(torch.randint(1 << 62, (1,)))
+        drawn = np.frombuffer(np.random.Generator(np.random.SFC64(seed)).bytes(x.numel()), np.uint8)
+        mask = torch.from_numpy(drawn >= self.below).reshape(x.shape)
+        return x * mask.to(x.dtype).div_(kept)
+
+
 class ResidualBlock(nn.Module):
-    """Keeps features near to what they were, so two heads over one encoder stay near to each other."""
+    """`relu(R·h) + h`, by default with a spectral norm of R of 1.
+
+    It keeps features near to what they were, so two heads over one encoder stay near to each other.
+    """
 
     def __init__(self, n_features: int, options: BlockOptions = OUR_BLOCK) -> None:
         super().__init__()
