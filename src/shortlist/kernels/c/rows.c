@@ -193,6 +193,12 @@ static inline void learn_row(const Rows *rows, int64_t row, const float *factors
     move_row(rows, row, moves, of_bias);
 }
 
+/* Rows are all over the memory: fetch one while another is worked on. */
+static inline void fetch_row(const Rows *rows, int64_t row) {
+    const float *weights = rows->weights + row * rows->n_features;
+    for (int64_t i = 0; i < rows->n_features; i += 16) __builtin_prefetch(weights + i);
+}
+
 /* The first place whose value is not below the one given. */
 #define DEFINE_SEARCH(name, type)                                                                                      \
     static inline int64_t name(const type *values, int64_t n, type value) {                                            \
@@ -242,6 +248,7 @@ static inline int64_t cluster_step(const Argument *arguments, int n_state) {
         float *own_gradients = gradients + share * n_samples * d;
         double loss = 0;
         for (int64_t i = cuts[share]; i < cuts[share + 1]; i++) {
+            if (i + 1 < cuts[share + 1]) fetch_row(&rows, starts[wanted[i + 1]]);
             const int32_t *who = samples + bounds[i];
             int64_t first = starts[wanted[i]], n = bounds[i + 1] - bounds[i], n_rows = starts[wanted[i] + 1] - first;
             for (int64_t j = 0; j < n; j++) of_samples[j] = features + who[j] * d;
@@ -300,6 +307,7 @@ static inline int64_t move_some_rows(const Argument *arguments, int n_state) {
     const float **sources = malloc((most + 1) * sizeof *sources);
     float *gradient = malloc((d + 1) * sizeof *gradient);
     for (int64_t i = begin; sources && gradient && i < end; i++) {
+        if (i + 1 < end) fetch_row(&moved, rows[i + 1]);
         for (int64_t j = bounds[i]; j < bounds[i + 1]; j++) sources[j - bounds[i]] = gradients + which[j] * d;
         memset(gradient, 0, d * sizeof *gradient);
         add_rows(gradient, factors + bounds[i], 1, sources, bounds[i + 1] - bounds[i], d);
