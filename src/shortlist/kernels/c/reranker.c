@@ -4,7 +4,7 @@
 
 enum { MAX_PASSES = 20 };
 /* A label is learnt when no text would move its weights by more than this. */
-static const float TOLERANCE = 0.1f;
+static const float TOLERANCE = 0.3f;
 
 static int64_t texts_of_labels(const Argument *arguments) {
     ARRAY(const int32_t, candidates, 0);
