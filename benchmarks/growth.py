@@ -13,7 +13,7 @@ import statistics
 
 import numpy as np
 
-from common import make_parser, print_json, show, timed, unit
+from common import learn_from_all_candidates, make_parser, print_json, show, timed, unit
 from shortlist.arrays import Ragged
 from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.stages.classifier import RowClassifier
@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1, help="threads for training")
     arguments = parser.parse_args()
+    learn_from_all_candidates()
     results = []
     for n_labels in arguments.sizes:
         results.append(measure(n_labels, arguments))

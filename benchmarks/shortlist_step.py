@@ -10,7 +10,7 @@ sides take turns, and the median of the repeats counts. The ratio is our texts p
 
 from __future__ import annotations
 
-from common import make_parser, print_json, show, take_turns  # isort: skip - before torch
+from common import learn_from_all_candidates, make_parser, print_json, show, take_turns  # isort: skip - before torch
 
 import numpy as np
 import torch
@@ -82,6 +82,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
+    learn_from_all_candidates()
     steps = {PUBLISHED: Published(arguments).step, OURS: our_step(arguments)}
     # Each side gets its own, equal sequence of batches, made beforehand.
     rng_batches = make_batches(arguments, np.random.default_rng(0))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from common import make_parser, print_json, show, timed  # isort: skip - before torch
+from common import learn_from_all_candidates, make_parser, print_json, show, timed  # isort: skip - before torch
 
 import numpy as np
 import torch
@@ -246,6 +246,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--opponent-repeats", type=int, default=3)
     arguments = parser.parse_args()
+    learn_from_all_candidates()
     if not arguments.searched <= arguments.clusters <= arguments.labels:
         parser.error("expected --searched <= --clusters <= --labels")
 
