@@ -114,7 +114,8 @@ def _to_list(column: Any) -> list[Any]:
         binary = pyarrow.large_binary()
         is_list = pyarrow.types.is_nested(column.type)
         return _decoded(column.cast(pyarrow.list_(binary) if is_list else binary).to_pylist())
-    except (ValueError, OverflowError):  # there is no Python type for nanoseconds, nor for the year 10,000
+    # There is no Python type for nanoseconds nor for the year 10,000, and a time zone may be unknown.
+    except (KeyError, ValueError, OverflowError):
         return column.cast("string").to_pylist()
 
 

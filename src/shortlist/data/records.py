@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, get_args
 
+import numpy as np
+
 from shortlist.data.options import OnError, ReadOptions
 from shortlist.errors import DataError, OptionError
 from shortlist.text.texts import is_valid_text
@@ -179,7 +181,7 @@ def check_label(value: Any) -> str:
         if not value:
             raise BadRow("a label is empty", "labels with at least one visible character")
         return _check_string(value, "a label")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise BadRow(f"a label is {_describe_type(value)}", "labels that are strings or integers")
     return str(int(value))
 
