@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -112,7 +114,7 @@ class TestCalibrated:
         centroid.calibration = self.CURVE
         known, half, other = (centroid.predict(text, k=1)[0].score for text in ("rot", "rot new", "rot new and newer"))
         assert known > half > other
-        assert centroid.known_share(["rot", "rot new", "rot new and newer", ""]).tolist() == [1, 0.5, 0.25, 1]
+        assert centroid.known_share(["rot", "rot new", "rot new and newer", ""]).tolist() == [1, 0.5, 0.25, 0]
 
     def test_features_have_no_unknown_words(self, over_features):
         model, queries = over_features
@@ -217,3 +219,28 @@ class TestExplained:
             both = centroid.scores([text, text[:start] + text[end:]], np.full((2, 1), label)).ravel().astype(float)
             odds = np.log(both / (1 - both))
             assert moved == pytest.approx(odds[0] - odds[1], abs=1e-3)
+
+
+@pytest.mark.parametrize("text", ["xyzzy", "", "!?"])
+def test_a_text_that_says_nothing_gets_no_high_score(text):
+    """Its labels are at most as probable as the most frequent one, also among allowed ones."""
+    draw, kinds = (
+        random.Random(1),
+        {"shoes": ["boots", "sandals"], "hats": ["cap", "beanie"], "bags": ["tote", "purse"]},
+    )
+    rows = []
+    for i in range(180):
+        kind, colour = draw.choice(list(kinds)), draw.choice(["red", "blue", "green"])
+        label = kind if draw.random() < 0.8 else draw.choice(list(kinds))
+        rows.append(
+            (f"{colour} {draw.choice(kinds[kind])} {draw.choice(['small', 'large', 'new'])} {i}", [label, colour])
+        )
+    model = shortlist.train(shortlist.read(rows), recipe="astec", seed=0, threads=1)
+    most = model.facts["data"]["texts_of_largest_label"] / model.facts["data"]["texts"]
+    assert most < 0.5
+    for allow in (None, ["red", "hats"]):
+        answers = model.predict(text, allow=allow)
+        assert answers and max(answer.score for answer in answers) <= most
+    ids = np.arange(model.n_labels)[None]
+    assert model.scores([text], ids).max() <= most
+    assert model.predict("red")[0].score > 0.8

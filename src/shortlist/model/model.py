@@ -32,6 +32,7 @@ from shortlist.model.label_lookup import LabelChoice
 from shortlist.model.levels import N_ROLLED_UP, Levels
 from shortlist.model.own_labels import ModelLabels
 from shortlist.model.prediction import Prediction, WordEffect
+from shortlist.model.uninformed import limit_scores
 from shortlist.odds import log_odds
 from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.calibration import N_RANKED, Calibration
@@ -205,7 +206,7 @@ class Model(ModelLabels):
         with use_cores(threads):
             n_ranked = max(k, N_ROLLED_UP if parents else TAIL_CANDIDATES if tail else N_RANKED)
             ids, raw = self.raw_rank(inputs, n_ranked, search_effort, None if parents else allowed)
-            scores = self.calibrated(inputs, raw)
+            scores = self.calibrated(inputs, raw, allowed=None if parents else allowed)
         if parents:
             return self.levels.best(ids, scores, k, thresholds, allowed, most_specific=levels == "back-off")
         if thresholds is not None:
@@ -240,24 +241,24 @@ class Model(ModelLabels):
         """The scores of these labels (ids, texts × K), whether or not they are among the best."""
         inputs = checked_inputs(inputs, self.text_fields)
         with use_cores(threads):
-            best = None if self.calibration is None else self.raw_rank(inputs, N_RANKED)[1]
+            best = self.raw_rank(inputs, N_RANKED)[1]
             return self.calibrated(inputs, self._raw_scores(inputs, ids), best)
 
     def _raw_scores(self, inputs: Any, ids: np.ndarray) -> np.ndarray:
         scores = [pipeline.scores(inputs, ids) for pipeline in self.pipelines]
         return np.nan_to_num(scores[0] if len(scores) == 1 else np.mean(scores, axis=0))
 
-    def calibrated(self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None) -> np.ndarray:
-        """Probabilities for scores of `raw_rank`; between 0 and 1, although some cosines are a little above 1.
-
-        best  the scores of each text's best labels, if they are not the first of `scores`
-        """
+    def calibrated(
+        self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None, allowed: AllowedLabels | None = None
+    ) -> np.ndarray:
+        """Probabilities for scores of `raw_rank`. `best` has those of each text's best labels, if they are others."""
+        known, first = self.known_share(inputs), (scores if best is None else best)[:, 0]
         if self.calibration is not None:
-            scores = self.calibration.apply(scores, self.known_share(inputs), best)
-        return np.clip(scores, 0, 1)
+            scores = self.calibration.apply(scores, known, best)
+        return limit_scores(np.clip(scores, 0, 1), first, known, self, allowed)
 
     def known_share(self, inputs: Any) -> np.ndarray:
-        """The share of each text's words that are in the vocabulary; 1 for features, and for texts without words."""
+        """The share of each text's words that are in the vocabulary; 1 for features, 0 for a text without words."""
         if self.vocabulary is None:
             return np.ones(n_inputs(inputs))
         return self.vocabulary.known_share(inputs)

@@ -195,12 +195,12 @@ class Vocabulary:
         return Vocabulary(both, np.append(self.counts, counts), self.tokenizer, n_added=self.n_added + len(words))
 
     def known_share(self, texts: Sequence[str], seen: np.ndarray | None = None) -> np.ndarray:
-        """Return the share of each text's words that have an id; 1 for a text without words.
+        """Return the share of each text's words that have an id; 0 for a text without words.
 
         With `seen`, which has a truth value for each id, only words that are seen count. Stop words are always known.
 
         >>> Vocabulary.build(["red shoes"]).known_share(["red hat", ""]).tolist()
-        [0.5, 1.0]
+        [0.5, 0.0]
         """
         words, ends, words_per_text = self.tokenizer.split_texts(Texts.from_strings(texts))
         ids = self._tables[0].find(words, np.concatenate([np.zeros(1, np.int64), ends]))
@@ -209,9 +209,9 @@ class Vocabulary:
             has_id = is_known & (ids < len(self.words))
             is_known[has_id] = seen[ids[has_id]]
         if len(words_per_text) == 1:  # a single text must be quick
-            return np.array([is_known.mean() if len(is_known) else 1.0])
+            return np.array([is_known.mean() if len(is_known) else 0.0])
         n_known = np.diff(counts_to_indptr(is_known)[counts_to_indptr(words_per_text)])
-        return np.where(words_per_text > 0, n_known / np.maximum(words_per_text, 1), 1.0)
+        return n_known / np.maximum(words_per_text, 1)
 
     def save(self, path: str | Path) -> None:
         """Write a text file: one word, a tab and its count per line; subwords follow after an empty line."""

@@ -36,6 +36,7 @@ def tune(model: Model, build: Build) -> None:
         "texts": len(dataset),
         "labels": dataset.n_labels,
         "pairs": len(dataset.labels.values),
+        "texts_of_largest_label": int(dataset.label_frequencies.max(initial=0)),
         "held_out_texts": len(data.held_out),
     }
     model.tail_ranking = TailRanking.of_frequencies(dataset.label_frequencies, len(dataset))
