@@ -112,8 +112,8 @@ def speed(arguments: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
         result: dict[str, Any] = {"phase": phase, "one process s": one["s"], f"{size} workers s": seconds}
         result |= {"rate": one["s"] / max(seconds, 1e-9), "peak GB of one": one["peak GB"]}
         result |= {"peak GB of a worker": max(worker[phase]["peak GB"] for worker in workers)}
-        if first["steps"]:
-            result |= {"texts / s": first["texts"] / seconds, "sent per step, kB": first["sent"] / first["steps"] / 1e3}
+        result |= {"texts / s": first["texts"] / seconds if first["steps"] else None}
+        result |= {"sent per step, kB": first["sent"] / first["steps"] / 1e3 if first["steps"] else None}
         results.append(result)
     facts = together[0][1]
     sizes = {"n_words": facts["words"], "words_per_text": facts["words per text"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,10 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.numbers = itertools.count()
+
+    def handle_error(self, *_: Any) -> None:
+        """Clients are killed in tests."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -126,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.read_body()
         if "uploads" in self.query:
-            number = str(len(self.server.uploads))
+            number = str(next(self.server.numbers))
             self.server.uploads[number] = {}
             content = f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>"
             self.answer(200, content.encode())

@@ -31,9 +31,9 @@ def test_label_rows_are_shared_and_texts_are_not():
 
 
 def test_network_is_the_gradient_to_the_features():
-    """Batch × D × 4 bytes, to be summed and back; nothing on one machine."""
+    """Batch × D × 4 bytes, to be summed and back, but for a worker's own part; nothing on one machine."""
     one, four = (make_plan(Sizes(2_000_000, 3_000_000, n)).phases[-1] for n in (1, 4))
-    assert four.bytes_per_step == 2 * 256 * 300 * 4
+    assert four.bytes_per_step == 2 * 256 * 300 * 4 * 3 / 4
     assert one.bytes_per_step == 0
     assert four.n_steps == -(-2_000_000 // 256)
 
@@ -89,7 +89,7 @@ def test_workers_share_the_rows_of_inceptionxml_plus():
     assert four.memory["label rows"] == pytest.approx(alone.memory["label rows"] / 4, rel=0.01)
     assert alone.bytes_per_step == 0
     (n_features,) = {four.of_labels / 3 / (1000 + 100 * 8)}
-    assert four.bytes_per_step == 2 * (2 * 4 * 64 * n_features) + 2 * 8 * 64 * 100 * 3
+    assert four.bytes_per_step == 2 * (2 * 4 * 64 * n_features) * 3 / 4 + 8 * 64 * 100 * 3
 
 
 @pytest.mark.slow

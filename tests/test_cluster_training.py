@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import logging
 import os
 import signal
@@ -15,9 +16,11 @@ import psutil
 import pytest
 
 import shortlist
+from s3_server import s3_server
 from shortlist.cluster.connection import connected
 from shortlist.cluster.train import train_on_cluster
 from shortlist.cluster.worker import TrainJob, out_of_memory
+from shortlist.data import storage
 from shortlist.errors import DataError, OptionError, ShortlistError
 from training_processes import OPTIONS, exit_code, files_of, noisy_topics, start_command
 
@@ -29,7 +32,17 @@ MANY_CHECKPOINTS = {**OPTIONS, "batch_size": 8, "checkpoint_minutes": 0.0001}
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def s3():
+    """A stand-in for S3, which workers can reach, too."""
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+        storage.forget()
+
+
+@pytest.fixture(scope="module")
+def cluster(s3):
     """Ray on this machine, reachable from this machine only; the address for other drivers."""
     with started(num_cpus=4, object_store_memory=80 << 20) as address:
         assert address.startswith("127.0.0.1:")
@@ -184,12 +197,50 @@ def test_a_killed_driver_is_resumed(cluster, undisturbed, pairs, tmp_path):
 
 
 @slow
+def test_data_checkpoints_and_model_in_an_object_store(cluster, s3, undisturbed, pairs, tmp_path):
+    """The driver is killed and a worker, too; there is no shared folder."""
+    storage.upload(pairs, "s3://bucket/data/pairs.jsonl")
+    options = [f"--set={name}={value}" for name, value in MANY_CHECKPOINTS.items()]
+    command = ["train", "s3://bucket/data/pairs.jsonl", "--recipe", "astec", "--out", "s3://bucket/model", *options]
+    command += ["--bits", "32", "--cluster", cluster, "--workers", "2"]
+    messages, environment = tmp_path / "messages.txt", f"import os; os.environ.update({s3.environment!r})"
+
+    def wait_for(process, checkpoint):
+        deadline = time.monotonic() + 300
+        while not fnmatch.filter(list(s3.objects), f"bucket/model.checkpoints/{checkpoint}"):
+            assert process.is_alive() and time.monotonic() < deadline, messages.read_text()
+            time.sleep(0.01)
+
+    driver = start_command(tmp_path, command, messages, environment)
+    wait_for(driver, "surrogate/worker-0/state-*/facts.json")
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.join()
+    assert not any(name.startswith("bucket/model/") for name in s3.objects)
+    again = start_command(tmp_path, command, messages, environment)
+    assert exit_code(again, 120) == 2 and "holds an interrupted training" in messages.read_text()
+    resumed = start_command(tmp_path, [*command, "--resume"], messages, environment)
+    wait_for(resumed, "classifier/worker-0/state-*/facts.json")
+    worker_processes()[0].send_signal(signal.SIGKILL)
+    assert exit_code(resumed, 300) == 0, messages.read_text()
+    objects = {name: content for name, content in s3.objects.items() if name.startswith("bucket/model")}
+    assert objects == {f"bucket/model/{name}": content for name, content in files_of(undisturbed).items()}
+    assert "Starting again" in messages.read_text()
+    finished = start_command(tmp_path, [*command, "--resume"], messages, environment)
+    assert exit_code(finished, 120) == 0 and "already complete" in messages.read_text()
+
+
+@slow
 def test_errors_of_workers_are_the_users(cluster, tmp_path):
     with pytest.raises(DataError, match=r"worker \d of 2 on 127.0.0.1: .*nothing-there.jsonl"):
         train_on_cluster(job(tmp_path / "nothing-there.jsonl", tmp_path / "model"), "auto", 2)
     (tmp_path / "few.jsonl").write_text('{"text": "a", "labels": ["x"]}\n' * 4)
     with pytest.raises(OptionError, match="1 clusters of labels for 2 workers: use fewer workers"):
         train_on_cluster(job(tmp_path / "few.jsonl", tmp_path / "model"), "auto", 2)
+    with pytest.raises(DataError, match=r"worker \d of 2 on 127.0.0.1: s3://bucket/nothing: no such file"):
+        train_on_cluster(job("s3://bucket/nothing", tmp_path / "model"), "auto", 2)
+    storage.write_bytes(b"{", "s3://bucket/broken.jsonl")
+    with pytest.raises(DataError, match=r"s3://bucket/broken.jsonl"):
+        train_on_cluster(job("s3://bucket/broken.jsonl", tmp_path / "model"), "auto", 2)
     assert not (tmp_path / "model").exists()
 
 

@@ -109,30 +109,28 @@ def train(
     shortlist train parts/ --recipe my_package.my_module:RECIPE --out model/
     shortlist train parts/ --recipe astec --cluster auto --workers 8 --out model/
     """
-    from shortlist.files import is_complete, lock_folder, remove_folder
-    from shortlist.model.folder import check_bits, check_replaceable
-    from shortlist.model.format import CONFIG
+    from shortlist.data.storage import is_url
+    from shortlist.model.folder import check_bits
     from shortlist.model.own_labels import hierarchy_for
     from shortlist.recipes import get_recipe
     from shortlist.training.train import check_early
     from shortlist.training.train import train as train_model
 
-    folder = Path(out)
-    checkpoints = folder.resolve().with_name(f"{folder.resolve().name}.checkpoints")
+    if cluster is None and (is_url(source) or is_url(out)):
+        raise OptionError("URLs are for training on a cluster: add --cluster, or copy the data to this machine")
     check_bits(bits)
-    if run_options["resume"] and not overwrite and not checkpoints.exists() and is_complete(folder / CONFIG, [source]):
+    checkpoints = _checkpoints_for(out, source, bool(run_options["resume"]), overwrite)
+    if checkpoints is None:
         click.echo(f"{out}: already complete.", err=True)
         return
-    # Before the work, not after it. A model next to checkpoints was saved by the training that is resumed.
-    check_replaceable(folder, overwrite or (bool(run_options["resume"]) and checkpoints.exists()))
     use_recipe(recipe)
     options |= {name: value for name, value in run_options.items() if value is not None}
     if recipe == "auto" or "checkpoint_dir" in get_recipe(recipe).option_names:
-        options.setdefault("checkpoint_dir", str(checkpoints))
+        options.setdefault("checkpoint_dir", checkpoints)
     check_early(recipe, options, ensemble, published)  # before the data is read
     part = part_to_read(source, "train")
     if cluster is not None:
-        from shortlist.cluster.train import train_on_cluster
+        from shortlist.cluster.train import run_on_cluster
         from shortlist.cluster.worker import TrainJob
 
         if ensemble > 1 or hierarchy is not None or all_names:
@@ -140,9 +138,11 @@ def train(
                 "--ensemble, --hierarchy and --all-names are for one machine: leave them out, or --cluster. To store a "
                 "hierarchy or add labels later, use `shortlist labels`"
             )
-        start, paths = time.perf_counter(), (str(Path(source).resolve()), str(folder.resolve()))
-        job = TrainJob(paths[0], recipe, paths[1], part, reading, published, options, bits)
-        what, model = source, train_on_cluster(job, cluster, workers or 1)
+        start = time.perf_counter()
+        paths = (path if is_url(path) else str(Path(path).resolve()) for path in (source, out))
+        job = TrainJob(next(paths), recipe, next(paths), part, reading, published, options, bits)
+        run_on_cluster(job, cluster, workers or 1)
+        what, title = source, get_recipe(recipe).name if recipe != "auto" else recipe
     else:
         if workers is not None:
             raise OptionError("--workers is for a cluster: give its address with --cluster, too, or use --threads")
@@ -156,8 +156,45 @@ def train(
             inclusive = levels.is_inclusive(dataset.labels, dataset.label_names)
             model.set_hierarchy(levels, dataset.display_names, inclusive)
         model.save(out, bits)
-    if options.get("checkpoint_dir") == str(checkpoints):
-        # The model is safe now. Another training may have taken the folder since.
-        with suppress(DataError, FileNotFoundError), lock_folder(checkpoints):
-            remove_folder(checkpoints)
-    click.echo(f"{out}: {model.title}, {what} in {time.perf_counter() - start:.1f} s")
+        title = model.title
+    if options.get("checkpoint_dir") == checkpoints:
+        _remove_checkpoints(checkpoints)  # the model is safe now
+    click.echo(f"{out}: {title}, {what} in {time.perf_counter() - start:.1f} s")
+
+
+def _checkpoints_for(out: str, source: str, resume: bool, overwrite: bool) -> str | None:
+    """Where checkpoints go; None if the model is there already. Raises an error where OUT must not be written to.
+
+    This is checked before the work, not after it. A model beside checkpoints was saved by the training that is resumed.
+    """
+    from shortlist.data.storage import exists, is_url, join
+    from shortlist.files import is_complete
+    from shortlist.model.folder import check_replaceable
+    from shortlist.model.format import CONFIG
+
+    if is_url(out):
+        checkpoints = f"{out.rstrip('/')}.checkpoints"
+        is_resumed, is_done = resume and exists(checkpoints), exists(join(out, CONFIG))
+    else:
+        folder = Path(out).resolve()
+        checkpoints = str(folder.with_name(f"{folder.name}.checkpoints"))
+        is_resumed, is_done = resume and Path(checkpoints).exists(), is_complete(Path(out) / CONFIG, [source])
+    if resume and not overwrite and not is_resumed and is_done:
+        return None
+    if not is_url(out):
+        check_replaceable(Path(out), overwrite or is_resumed)
+    elif exists(out) and not (is_resumed or (overwrite and is_done)):
+        raise OptionError(f"{out} already exists. Choose another name, or, if it is a model, add --overwrite.")
+    return checkpoints
+
+
+def _remove_checkpoints(place: str) -> None:
+    from shortlist.data.storage import is_url, remove
+    from shortlist.files import lock_folder, remove_folder
+
+    if is_url(place):
+        remove(place)
+        return
+    # Another training may have taken the folder since.
+    with suppress(DataError, FileNotFoundError), lock_folder(Path(place)):
+        remove_folder(Path(place))

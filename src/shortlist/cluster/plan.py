@@ -184,9 +184,10 @@ def _n_features(build: Any) -> int:
 
 
 def _steps(build: Any, sizes: Sizes) -> dict[str, Any]:
-    """Steps of an epoch, and what each sends and receives."""
+    """Steps of an epoch, and the bytes that a worker sends in each; it receives as many."""
     options, n_features = build.options, _n_features(build)
-    sent = N_REDUCE * 4 * options.batch_size * n_features if sizes.n_workers > 1 else 0
+    # A worker keeps its own part of what is added up.
+    sent = N_REDUCE * 4 * options.batch_size * n_features * (sizes.n_workers - 1) // sizes.n_workers
     return {"n_steps": math.ceil(sizes.n_texts / options.batch_size), "bytes_per_step": sent}
 
 
@@ -254,7 +255,7 @@ def _joint(build: Any, sizes: Sizes, data: dict[str, int]) -> PhasePlan:
         n_rows = n_clusters + options.n_clusters_searched * sizes.n_labels / n_clusters
         # The meta-classifier has a gradient, too; and workers tell each other their best clusters, with the logits.
         n_found = min(options.n_clusters_searched, math.ceil(n_clusters / sizes.n_workers))
-        found = 2 * 8 * options.batch_size * n_found * (sizes.n_workers - 1)
+        found = 8 * options.batch_size * n_found * (sizes.n_workers - 1)
         steps["bytes_per_step"] = 2 * steps["bytes_per_step"] + found
     of_texts = BACKWARD * (_of_encoder(build, sizes) + n_features**2)
     more: dict[str, Any] = {"of_labels": BACKWARD * n_features * n_rows, "of_texts": of_texts, "is_dense": True}

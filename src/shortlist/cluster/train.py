@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shortlist.data import storage
 from shortlist.errors import OptionError, ShortlistError
 from shortlist.model.folder import check_bits, check_replaceable, load
 from shortlist.model.model import Model
@@ -64,7 +65,7 @@ def train(
     published  start from the defaults of the recipe's paper; the same as the recipe "NAME@published"
     all_names  labels of the data set that have a name and no text can be predicted, too: see `Model.add_labels`
     cluster    train on a Ray cluster: its address, "auto" or "local". The data is then a path, and `checkpoint_dir` a
-               folder, that all machines see. The model stays in this folder; `save` copies it
+               folder, that all machines see, or URLs. The model stays in this folder; `save` copies it
     workers    number of processes there, which share the labels out; each has `threads` cores, 1 by default
     options    options of the recipe, such as `seed`, `threads`, `minutes`; `shortlist recipes NAME` lists them
 
@@ -88,13 +89,25 @@ def train(
         raise OptionError("training on a cluster needs checkpoint_dir: a folder that all machines see")
     from shortlist.cluster.worker import TrainJob
 
-    out = Path(folder).absolute() / "model"
-    job = TrainJob(str(Path(data).absolute()), recipe, str(out), published=published, options=options, bits=32)
+    source, out = absolute(data), storage.join(absolute(folder), "model")
+    job = TrainJob(source, recipe, out, published=published, options=options, bits=32)
     return train_on_cluster(job, cluster, workers)
+
+
+def absolute(path: str | Path) -> str:
+    """A path as all machines know it."""
+    return str(path) if storage.is_url(path) else str(Path(path).absolute())
 
 
 def train_on_cluster(job: TrainJob, cluster: str, workers: int) -> Model:
     """Train, and save to `job.out`, a folder that all machines see; the model as it was saved."""
+    run_on_cluster(job, cluster, workers)
+    with storage.local_copy(job.out) as folder:
+        return load(folder)
+
+
+def run_on_cluster(job: TrainJob, cluster: str, workers: int) -> None:
+    """Train, and save to `job.out`."""
     from shortlist.cluster.connection import connected
 
     recipe = choose(job.recipe, None, job.options, 1, job.published)
@@ -104,12 +117,12 @@ def train_on_cluster(job: TrainJob, cluster: str, workers: int) -> Model:
     options = resolve(recipe.name, recipe.options, job.options)
     require_cluster(recipe, options)
     check_bits(job.bits)
-    check_replaceable(Path(job.out))
+    if not storage.is_url(job.out):
+        check_replaceable(Path(job.out))
     with lock_checkpoints(options.checkpoint_dir), stopping(options.checkpoint_dir):
         require_no_checkpoints(options)
         with connected(cluster) as ray:
             run_until_done(ray, job, workers, options.threads)
-    return load(job.out)
 
 
 def run_until_done(ray: Any, job: TrainJob, n_workers: int, n_threads: int) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from shortlist.cluster.reduce import TcpGroup, WorkerLostError
-from shortlist.data.read import read
+from shortlist.data import storage
+from shortlist.data.dataset import Dataset
+from shortlist.data.read import parts_of, read
 from shortlist.errors import DataError, ShortlistError
+from shortlist.model.format import CONFIG
+from shortlist.model.model import Model
 from shortlist.recipes.recipe import Recipe
 from shortlist.training.group import ALONE, Group
 from shortlist.training.sharding import whole_pipeline
@@ -20,9 +26,9 @@ from shortlist.training.train import recipe_of, resolve_for, train_one
 class TrainJob:
     """What to train, for all workers the same.
 
-    source, part, reading  what `shortlist.read` takes; every worker must see the source under this path
+    source, part, reading  what `shortlist.read` takes; every worker must see the source under this path, or URL
     options                of the recipe, as they were given
-    out, bits              the folder for the model, and its bits per weight
+    out, bits              the folder for the model, or its URL, and its bits per weight
     """
 
     source: str
@@ -83,7 +89,7 @@ class Worker:
 
     def _train(self, job: TrainJob) -> None:
         recipe = recipe_of(job.recipe, job.published)
-        dataset = read(job.source, job.part, **job.reading)
+        dataset = read_data(job)
         for line in dataset.report.lines():
             logging.getLogger("shortlist").warning("%s", line)
         if not len(dataset):
@@ -93,11 +99,33 @@ class Worker:
         whole = whole_pipeline(model.pipelines[0], job.bits)
         if whole is not None:
             model.pipelines = [whole]
-            model.save(job.out, job.bits)
+            save_model(model, job)
 
     def news(self, n_seen: int) -> list[tuple[int, str]]:
         """The log lines behind the first `n_seen`, with their levels."""
         return self._messages.lines[n_seen:]
+
+
+def read_data(job: TrainJob) -> Dataset:
+    """The training data; from a URL, by a copy on this machine, which messages do not name."""
+    with storage.local_copy(job.source) as path:
+        has_parts = storage.is_url(job.source) and path.is_dir() and "train" in parts_of(path)
+        part = "train" if has_parts else job.part
+        try:
+            return read(path, part, **job.reading)
+        except ShortlistError as error:
+            raise type(error)(str(error).replace(str(path), job.source)) from None
+
+
+def save_model(model: Model, job: TrainJob) -> None:
+    """Save a model; at a URL, its configuration comes last: where it is, the model is complete."""
+    if not storage.is_url(job.out):
+        model.save(job.out, job.bits)
+        return
+    with tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
+        model.save(Path(folder) / "model", job.bits)
+        storage.remove(job.out, first=CONFIG)
+        storage.upload(Path(folder) / "model", job.out, last=CONFIG)
 
 
 class Messages(logging.Handler):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.arrays import Arrays, Ragged
+from shortlist.data.storage import is_url
 from shortlist.recipes.options import Options
 from shortlist.recipes.recipe import Recipe
 from shortlist.stages.candidates import AllLabels, CandidateStage
@@ -93,23 +94,19 @@ class Build:
 
         seed, decay_epoch  those of the phase, if not of the options
         """
-        from shortlist.training.checkpoints import Checkpoints, GroupCheckpoints
+        from shortlist.training.checkpoints import checkpoints_of
         from shortlist.training.loop import Schedule, fit, tensorboard_writer
 
         options, checkpoints, tensorboard = self.options, None, None
         if options.checkpoint_dir:
-            folder = Path(options.checkpoint_dir)
             identity = {
                 "recipe": self.recipe.name,
                 **options.model_options(),
                 "data": self.data.dataset.fingerprint(),
             }
-            seconds = 60 * options.checkpoint_minutes
-            if self.group.size == 1:
-                checkpoints = Checkpoints(folder / phase, identity, seconds)
-            else:
-                checkpoints = GroupCheckpoints(folder / phase, identity, seconds, self.group)
-            tensorboard = tensorboard_writer(folder / "tensorboard" / phase) if self.group.rank == 0 else None
+            checkpoints = checkpoints_of(phase, identity, options, self.group)
+            if self.group.rank == 0 and not is_url(options.checkpoint_dir):
+                tensorboard = tensorboard_writer(Path(options.checkpoint_dir) / "tensorboard" / phase)
         schedule = Schedule(
             n_epochs,
             options.batch_size,

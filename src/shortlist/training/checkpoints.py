@@ -7,6 +7,7 @@ Arrays are .npy files, which are written and read without a second copy in memor
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,8 +18,10 @@ import msgspec
 import numpy as np
 import xxhash
 
+from shortlist.data import storage
 from shortlist.errors import DataError
 from shortlist.files import OLD, PARTIAL, lock_folder, recover_folder, write_atomically, write_folder_atomically
+from shortlist.recipes.options import Options
 from shortlist.training.group import Group
 
 FACTS = "facts.json"
@@ -28,8 +31,11 @@ STEPS_BETWEEN_QUESTIONS = 16
 
 @contextmanager
 def lock_checkpoints(folder: str) -> Iterator[None]:
-    """Keep others out of a folder of checkpoints: two trainings that write there would mix. "" is no folder."""
-    if not folder:
+    """Keep others out of a folder of checkpoints: two trainings that write there would mix. "" is no folder.
+
+    At a URL, nothing can be locked.
+    """
+    if not folder or storage.is_url(folder):
         yield
         return
     path = Path(folder)
@@ -64,7 +70,7 @@ class Checkpoints:
 
     def save(self, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
         """Make this the latest checkpoint."""
-        write_arrays(self._state, arrays, {"identity": self.identity, **facts})
+        self._write(self._state, arrays, {"identity": self.identity, **facts})
         self._last = time.monotonic()
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -83,10 +89,7 @@ class Checkpoints:
     def refuse_to_overwrite(self) -> None:
         """Raise an error if there is a checkpoint: nobody should lose hours of work by forgetting --resume."""
         if self._holds_training():
-            raise DataError(
-                f"{self.folder} holds an interrupted training. Continue it (--resume; resume=True in Python), or "
-                "remove the folder to start over."
-            )
+            raise _holds_interrupted(self.folder)
 
     def _holds_training(self) -> bool:
         """Whether there is a checkpoint, after removing what a killed writer left behind."""
@@ -100,7 +103,10 @@ class Checkpoints:
         return any(self.folder.glob(f"{STATE}*/{FACTS}"))
 
     def save_best(self, arrays: dict[str, np.ndarray]) -> None:
-        write_arrays(self.folder / BEST, arrays, {})
+        self._write(self.folder / BEST, arrays, {})
+
+    def _write(self, folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        write_arrays(folder, arrays, facts)
 
     def load_best(self) -> dict[str, np.ndarray]:
         return read_arrays(self.folder / BEST)[0]
@@ -135,7 +141,10 @@ class GroupCheckpoints(Checkpoints):
         super().save(arrays, facts)
         self._group.sum(np.zeros(1))  # all have written theirs
         for older in set(self.folder.glob(f"{STATE}-*")) - {self._state}:
-            shutil.rmtree(older)
+            self._remove(older)
+
+    def _remove(self, folder: Path) -> None:
+        shutil.rmtree(folder)
 
     def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The latest checkpoint that all workers have."""
@@ -149,6 +158,54 @@ class GroupCheckpoints(Checkpoints):
         self._state = self.folder / f"{STATE}-{latest >> 32}-{latest & 0xFFFFFFFF}"
         loaded = super().load()  # an error if it is of another training
         return loaded if common else None
+
+
+class StoredCheckpoints(GroupCheckpoints):
+    """The same at a URL. They are written to this machine first, then copied, `FACTS` last: it says that all is there.
+
+    What is copied half does no harm: the training goes on from the state before, and writes the same once more.
+    """
+
+    def __init__(self, url: str, identity: dict[str, Any], seconds_between: float, group: Group) -> None:
+        self._local = tempfile.TemporaryDirectory(prefix="shortlist-checkpoints-")
+        super().__init__(Path(self._local.name), identity, seconds_between, group)
+        self._url = storage.join(url, self.folder.name)
+
+    def _write(self, folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+        super()._write(folder, arrays, facts)
+        storage.upload(folder, storage.join(self._url, folder.name), last=FACTS)
+
+    def _remove(self, folder: Path) -> None:
+        super()._remove(folder)
+        storage.remove(storage.join(self._url, folder.name), first=FACTS)
+
+    def load(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        if storage.exists(self._url):
+            storage.download(self._url, self.folder)
+        return super().load()
+
+
+def checkpoints_of(phase: str, identity: dict[str, Any], options: Options, group: Group) -> Checkpoints:
+    """The checkpoints of a phase, in a folder of its own in `checkpoint_dir`."""
+    place, seconds = options.checkpoint_dir, 60 * options.checkpoint_minutes
+    if storage.is_url(place):
+        return StoredCheckpoints(storage.join(place, phase), identity, seconds, group)
+    if group.size == 1:
+        return Checkpoints(Path(place) / phase, identity, seconds)
+    return GroupCheckpoints(Path(place) / phase, identity, seconds, group)
+
+
+def refuse_to_overwrite_stored(url: str) -> None:
+    """As `Checkpoints.refuse_to_overwrite`, for all checkpoints at a URL."""
+    if any(stored.url.endswith(f"/{FACTS}") for stored in storage.find_files(url)):
+        raise _holds_interrupted(url)
+
+
+def _holds_interrupted(folder: Path | str) -> DataError:
+    return DataError(
+        f"{folder} holds an interrupted training. Continue it (--resume; resume=True in Python), or remove the "
+        "folder to start over."
+    )
 
 
 def write_arrays(folder: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:

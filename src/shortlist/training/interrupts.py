@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from shortlist.data.storage import is_url
 from shortlist.errors import Stopped
 from shortlist.training.checkpoints import FACTS
 
@@ -48,7 +49,7 @@ def _interrupt(number: int, frame: Any) -> None:
 def _message(checkpoint_dir: str) -> str:
     if not checkpoint_dir:
         return "stopped; nothing is saved, because there was no checkpoint_dir"
-    if next(Path(checkpoint_dir).rglob(FACTS), None) is None:
+    if not is_url(checkpoint_dir) and next(Path(checkpoint_dir).rglob(FACTS), None) is None:
         return "stopped before anything was learnt that could be saved"
     return f"stopped; the finished epochs are saved in {checkpoint_dir}. To continue, rerun with --resume"
 

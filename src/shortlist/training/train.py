@@ -13,6 +13,7 @@ from typing import Any
 from shortlist.data.dataset import Dataset
 from shortlist.data.hygiene import findings
 from shortlist.data.read import read
+from shortlist.data.storage import is_url
 from shortlist.errors import DataError, MissingExtraError, OptionError
 from shortlist.kernels.threads import n_cores, use_cores, use_threads
 from shortlist.messages import show_messages
@@ -211,8 +212,11 @@ def require_no_checkpoints(options: Options) -> None:
     """Before any work: refuse to start over in a folder with an interrupted training, unless it is to be resumed."""
     folder = options.get("checkpoint_dir", "")
     if folder and not options.resume:
-        from shortlist.training.checkpoints import Checkpoints
+        from shortlist.training.checkpoints import Checkpoints, refuse_to_overwrite_stored
 
+        if is_url(folder):
+            refuse_to_overwrite_stored(folder)
+            return
         # Phases, and the workers of phases that several trained together.
         phases = (path for pattern in ("*", "*/*") for path in Path(folder).glob(pattern) if path.is_dir())
         for phase in sorted(phases):
