@@ -145,6 +145,8 @@ def test_labels_that_are_not_there(codes):
 
 
 def test_lists_are_stored(codes, tmp_path):
+    with pytest.raises(OptionError, match="name of a list"):  # also where there is no list yet
+        codes.store_list("", "J40")
     codes.store_list("lungs", ["J*"])
     try:
         codes.save(tmp_path / "model")

@@ -239,3 +239,8 @@ class TestAllNames:
         result = CliRunner().invoke(command_line, [*call, "--label-names", str(tmp_path / "names.json"), "--all-names"])
         assert result.exit_code == 0, result.output
         assert shortlist.load(tmp_path / "model").label_names[-1] == "N20"
+
+
+def test_a_blank_name_is_no_name(centroid):
+    model = centroid.add_labels({"boots": " ", "mittens": " warm mittens "})
+    assert "boots" not in model.display_names and model.display_names["mittens"] == "warm mittens"

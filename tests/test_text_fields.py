@@ -225,5 +225,7 @@ def test_weights_of_fields_on_the_command_line(tmp_path):
         assert json.loads((tmp_path / f"{field}.jsonl").read_text())["labels"] == [label]
     output = run(*train[:-1], tmp_path / "m", "--field-weight", "autor", 2, exit_code=2)
     assert "'autor' is no text field" in output and "title, author" in output
+    twice = run(*train[:-1], tmp_path / "m", "--field-weight", "title", 2, "--field-weight", "title", 3, exit_code=2)
+    assert "two weights" in twice
     assert "whole number from 1 to 10" in run(*train[:-1], tmp_path / "m", "--field-weight", "title", 0, exit_code=2)
     assert not (tmp_path / "m").exists()

@@ -84,7 +84,7 @@ def _add_options(command: Callable[..., Any], names: list[str]) -> Callable[...,
     @wraps(command)
     def with_reading(**arguments: Any) -> Any:
         reading = {name: arguments.pop(name) for name in names}
-        reading["text"] = _weighted(reading["text"], dict(reading.pop("field_weight")))
+        reading["text"] = _weighted(reading["text"], reading.pop("field_weight"))
         return command(reading=reading, **arguments)
 
     for name in reversed(names):
@@ -92,9 +92,11 @@ def _add_options(command: Callable[..., Any], names: list[str]) -> Callable[...,
     return with_reading
 
 
-def _weighted(text: str | list[str], weights: dict[str, int]) -> str | list[str] | dict[str, int]:
+def _weighted(text: str | list[str], pairs: tuple[tuple[str, int], ...]) -> str | list[str] | dict[str, int]:
     """The text fields with their weights, if there are any."""
-    names = [text] if isinstance(text, str) else text
+    names, weights = [text] if isinstance(text, str) else text, dict(pairs)
+    if len(weights) < len(pairs):
+        raise click.BadParameter("a text field has two weights", param_hint="--field-weight")
     for name in weights:
         if name not in names:
             raise click.BadParameter(

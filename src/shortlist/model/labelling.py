@@ -42,6 +42,7 @@ def add_labels(model: Model, names: Mapping[str, Any] | Iterable[str]) -> Model:
     """The model with further labels, which it knows by their names; see `Model.add_labels`."""
     given = names if isinstance(names, Mapping) else dict.fromkeys(entries_of(names, "labels"), "")
     display, others = read_names(given, "add")
+    display = {label: name.strip() for label, name in display.items()}
     check_new(model, display)
     if model.vocabulary is None:
         raise OptionError(f"labels are added by their names, and this model takes {model.inputs}: it reads no words")

@@ -62,7 +62,8 @@ class ModelLabels(ModelAbout):
         >>> model.store_list("asthma", "J45*")  # doctest: +SKIP
         >>> model.predict("wheezing", allow="@asthma")  # doctest: +SKIP
         """
-        lists = {other: own for other, own in self.lists.items() if other != checked_list_name(name)}
+        name = checked_list_name(name)
+        lists = {other: own for other, own in self.lists.items() if other != name}
         if labels is not None:
             ids = sorted(set(self.labels.find(entries_of(labels, name), name)))
             lists[name] = [self.label_names[i] for i in ids]
