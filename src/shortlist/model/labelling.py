@@ -115,8 +115,7 @@ def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pip
     """The pipeline with further labels: one per list of names. Encoders read all names of a label as one text."""
     ids, known_names = _known_names(model)
     every, owner = Texts.from_strings(list(chain(*names))), np.repeat(np.arange(len(names)), list(map(len, names)))
-    twice = Texts.concatenate([every, every])  # else no part of a word in one name would count
-    pipeline = with_more_words(pipeline, twice, *word_limits(model))
+    pipeline = with_more_words(pipeline, every, *word_limits(model), min_count=1, min_subword_count=1)
     features = pipeline.encoder.encode(pipeline._read([" ".join(own) for own in names])[2])
     new = NewLabels(features, np.zeros((len(names), 0), np.float32), np.zeros(len(names), np.float32))
     classifier, reranker = pipeline.classifier, pipeline.reranker
@@ -139,10 +138,9 @@ def _with_names(pipeline: Pipeline, model: Model, names: list[list[str]]) -> Pip
     return pipeline
 
 
-def word_limits(model: Model) -> tuple[int, int, int]:
-    """How many texts the model was trained on, and its options for the vocabulary: see `with_more_words`."""
-    n_texts = model.facts.get("data", {}).get("texts", 0)
-    return n_texts, model.options.get("min_count", 1), model.options.get("max_vocabulary", 0)
+def word_limits(model: Model) -> tuple[int, int]:
+    """How many texts the model was trained on, and how many words it may know: see `with_more_words`."""
+    return model.facts.get("data", {}).get("texts", 0), model.options.get("max_vocabulary", 0)
 
 
 def _known_names(model: Model) -> tuple[np.ndarray, list[str]]:

@@ -17,14 +17,15 @@ from shortlist.stages.reranker import Reranker
 from shortlist.text import Vocabulary
 from shortlist.text.texts import Texts
 
-MIN_COUNT_OF_SUBWORDS = 2  # as when the re-ranker is learnt
 
-
-def with_more_words(pipeline: Pipeline, texts: Texts, n_texts: int, min_count: int, max_words: int) -> Pipeline:
+def with_more_words(
+    pipeline: Pipeline, texts: Texts, n_texts: int, max_words: int, min_count: int, min_subword_count: int
+) -> Pipeline:
     """The pipeline with the words of these texts.
 
     n_texts    the number of texts that it was trained on: new words are as rare as if none of these had them
-    min_count  leave out words that occur less often; and those for which there is no room in `max_words`, if not 0
+    max_words  how many words it may know; 0: any number
+    min_count  leave out words that occur less often; and prefixes and pairs, with `min_subword_count`
     """
     reranker, vocabulary = pipeline.reranker, pipeline.vocabulary
     if not isinstance(reranker, Reranker) or not isinstance(vocabulary, Vocabulary):
@@ -34,7 +35,7 @@ def with_more_words(pipeline: Pipeline, texts: Texts, n_texts: int, min_count: i
     if vocabulary.subword_lengths:
         room = 0  # the subwords of a new word stand for it
     words, counts, idf = unknown_words(vocabulary, texts, n_texts, min_count, room)
-    ngrams, ngram_counts, ngram_idf = unknown_words(reranker.subwords, texts, n_texts, MIN_COUNT_OF_SUBWORDS)
+    ngrams, ngram_counts, ngram_idf = unknown_words(reranker.subwords, texts, n_texts, min_subword_count)
     if not words and not ngrams:
         return pipeline
     larger = vocabulary.with_words(words, counts) if words else vocabulary

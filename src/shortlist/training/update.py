@@ -37,6 +37,7 @@ log = logging.getLogger("shortlist")
 
 # Share of the new texts that is held out, if that is at least the first number of texts; never more than the second.
 HELD_OUT_SHARE, MIN_HELD_OUT, MAX_HELD_OUT = 0.2, 200, 2000
+MIN_SUBWORD_COUNT = 2  # as when the re-ranker is learnt
 # Number of old texts used as negatives of new labels: a multiple of the new texts, within bounds.
 REPLAYED, MIN_REPLAYED, MAX_REPLAYED = 20, 10_000, 500_000
 
@@ -153,7 +154,8 @@ def taught(model: Model, names: dict[str, str], dataset: Dataset, old: Dataset |
 def with_new(model: Model, names: dict[str, str], texts: Texts) -> Model:
     """The model with the words and the labels that are new."""
     if model.vocabulary is not None:
-        pipelines = [with_more_words(pipeline, texts, *word_limits(model)) for pipeline in model.pipelines]
+        limits = *word_limits(model), model.options.get("min_count", 1), MIN_SUBWORD_COUNT
+        pipelines = [with_more_words(pipeline, texts, *limits) for pipeline in model.pipelines]
         model = relabelled(model, pipelines, model.label_names, model.display_names)
     return model.add_labels(names) if names else model
 
