@@ -14,6 +14,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -58,14 +59,16 @@ def answers(folder: Path) -> list:
 
 
 def in_threads(place: Path, end: float) -> tuple[int, int]:
-    """One model, several threads."""
+    """One model, several threads, and more lists of allowed labels than it keeps."""
     model = small_model()
-    expected = model.predict(TEXTS, k=3)
+    lists = [None, *itertools.combinations(model.label_names, 2)]
+    expected = [model.predict(TEXTS, k=3, allow=allow) for allow in lists]
 
-    def work(_: int) -> list[bool]:
-        right = []
+    def work(number: int) -> list[bool]:
+        rng, right = random.Random(number), []
         while time.monotonic() < end or not right:
-            right.append(model.predict(TEXTS, k=3) == expected)
+            i = rng.randrange(len(lists))
+            right.append(model.predict(TEXTS, k=3, allow=lists[i]) == expected[i])
         return right
 
     with ThreadPoolExecutor(N_WORKERS) as pool:
