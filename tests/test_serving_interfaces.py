@@ -168,6 +168,13 @@ def test_inference_refusals(server, tensor, fields, says):
     assert server.app.admission.requests == server.app.admission.texts == 0
 
 
+@pytest.mark.parametrize("body", [b'{"more": ' + b"[" * 10_000, b'{"inputs": [{"more": ' + b'{"a":' * 3000])
+def test_inference_of_json_that_is_nested_too_deeply(server, body):
+    """Fields that nobody knows are allowed in this protocol."""
+    answer = server.request("POST", INFER, content=body)
+    assert answer.status_code == 400 and "recursion" in answer.json()["error"]
+
+
 def test_inference_metadata_and_probes(server, folder):
     assert server.get("/v2").json()["name"] == "shortlist"
     about = server.get("/v2/models/model").json()

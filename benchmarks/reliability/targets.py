@@ -31,6 +31,7 @@ from shortlist.serving.feedback import FeedbackRequest, line_of
 from shortlist.serving.operations import JSON_TYPE
 from shortlist.text.pretrained_vectors import load_rows, load_vectors
 from shortlist.training.checkpoints import Checkpoints, read_arrays
+from shortlist.training.kept_texts import kept_texts
 
 CORPUS_LIMIT = 500
 WAIT_SECONDS = 0.01  # for a response
@@ -115,6 +116,7 @@ def model_targets(folder: Path) -> dict[str, Target]:
     place, model = folder / "model", small_model()
     model.store_list("warm", ["re*", "coat"])
     model.set_hierarchy({"red": "colour", "blue": "colour", "colour": "all"})
+    model.kept_texts = b'{"text": "a red hat", "labels": ["red"]}\n'
     model.save(place)
     whole = {path.name: path.read_bytes() for path in place.iterdir()}
     names = sorted(whole)
@@ -130,6 +132,7 @@ def model_targets(folder: Path) -> dict[str, Target]:
             found = shortlist.load(place)
             answers = [*found.predict(TEXTS[:3]), *found.predict(TEXTS[:3], allow="@warm")]
             answers += found.predict(TEXTS[:3], levels="roll-up")
+            kept_texts(found)
         finally:
             for changed in (name, CONFIG):
                 (place / changed).write_bytes(whole[changed])

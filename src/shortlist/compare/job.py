@@ -68,7 +68,7 @@ def read_measured(folder: Path) -> Measured:
         measured = msgspec.json.decode((folder / "measured.json").read_bytes(), type=Measured)
     except FileNotFoundError:
         raise DataError("the process ended without a result") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DataError(f"measured.json is invalid: {error}") from None
     if measured.train_seconds is None or not 0 <= measured.train_seconds < float("inf"):
         raise DataError(f"measured.json is invalid: train_seconds is {measured.train_seconds}")

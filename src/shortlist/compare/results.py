@@ -101,5 +101,5 @@ class Store:
             return msgspec.json.decode(path.read_bytes())
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise DataError(f"{path} is not JSON: {error}. Remove it, or choose another folder (--out).") from None

@@ -171,7 +171,7 @@ def decoding(what: str) -> Iterator[None]:
         yield
     except msgspec.ValidationError as error:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}. See /docs for the request format.") from None
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: not UTF-8, or too many fields of a form
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or too many form fields
         detail = f"The body is not {what} in UTF-8 ({error}). See /docs for the request format."
         raise HTTPException(HTTPStatus.BAD_REQUEST, detail) from None
 

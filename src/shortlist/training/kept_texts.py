@@ -29,7 +29,7 @@ def kept_texts(model: Model) -> Dataset | None:
     """The texts that the model stores; None if it stores none."""
     try:
         found = msgspec.json.Decoder(KeptText).decode_lines(model.kept_texts)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"the texts that the model stores are damaged: {error}") from None
     return Dataset.from_lists([one.text for one in found], [one.labels for one in found]) if found else None
 
