@@ -414,6 +414,10 @@ def test_predict_explains(run, pairs, tmp_path):
 def test_wrong_commands_have_a_suggestion(run):
     assert "Did you mean 'train'?" in run("trian").stderr
     assert "Did you mean 'describe'?" in run("data", "descibe").stderr
+    # Options of recipes are set in another way.
+    for wrong, right in {"--n-epochs": "n_epochs", "--epocs": "n_epochs", "--word-vectors": "vectors"}.items():
+        assert f"Did you mean '--set {right}=VALUE'?" in run("train", "x.jsonl", "--out", "m", wrong, "3").stderr
+    assert "--set" not in run("data", "split", "x.jsonl", "y", "--kep", "3").stderr
 
 
 @pytest.mark.parametrize("seed", ["-1", "4294967296"])

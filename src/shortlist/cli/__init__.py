@@ -54,6 +54,8 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise with_recipe_option(error) from None
         except ShortlistError as error:
             click.echo(f"shortlist: {printable(str(error))}", err=True)
             ctx.exit(2)
@@ -71,6 +73,18 @@ class Commands(click.Group):
             where = printable_line(str(error.filename or "a file"))
             click.echo(f"shortlist: {where}: {error.strerror or error}.", err=True)
             ctx.exit(2)
+
+
+def with_recipe_option(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error; if the command has `--set`, with the option of a recipe that was probably meant."""
+    if error.ctx is not None and any("--set" in parameter.opts for parameter in error.ctx.command.params):
+        from shortlist.recipes import list_recipes
+
+        names = sorted({option.name for recipe in list_recipes().values() for option in recipe.options})
+        name = error.option_name.lstrip("-").replace("-", "_")
+        if close := difflib.get_close_matches(name, names, n=1):
+            return click.NoSuchOption(error.option_name, possibilities=[f"--set {close[0]}=VALUE"], ctx=error.ctx)
+    return error
 
 
 @click.group(
