@@ -189,6 +189,10 @@ def test_old_texts_hold_new_labels_back(astec):
     alone, beside = astec.update(new), astec.update(new, replay=codes(seed=1))
     assert beside.scores(texts, ids).mean() < alone.scores(texts, ids).mean()
     assert beside.predict("zebra w4")[0].label == "Z1"
+    named = astec.add_labels(["Z1"])  # known by name only: as if it were new
+    assert (
+        named.update(new, replay=codes(seed=1)).scores(texts, ids).mean() < named.update(new).scores(texts, ids).mean()
+    )
     others, before = np.arange(8), astec.pipelines[0].reranker.arrays()["biases"]
     assert np.array_equal(beside.pipelines[0].reranker.arrays()["biases"][others], before)
 

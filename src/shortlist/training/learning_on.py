@@ -52,7 +52,7 @@ class Lesson:
     labels    the labels of each
     wrong     labels that a person has called wrong, of each
     counts    the number of texts that every label had before
-    n_known   the number of labels before; those behind it are new
+    unlearnt  the labels that had none: they are new, or known by name only
     options   options of the model
     old       old texts and their labels, if there are any
     """
@@ -61,7 +61,7 @@ class Lesson:
     labels: Ragged
     wrong: Ragged
     counts: np.ndarray
-    n_known: int
+    unlearnt: np.ndarray
     options: dict[str, Any]
     old: tuple[Any, Ragged] | None = None
 
@@ -69,6 +69,11 @@ class Lesson:
     def learning(self) -> np.ndarray:
         """The labels that learn: those of new texts, right or wrong."""
         return np.union1d(self.labels.values, self.wrong.values)
+
+    @property
+    def is_new(self) -> np.ndarray:
+        """For each label that learns, whether these are its first texts."""
+        return self.unlearnt[self.learning]
 
     @property
     def shares(self) -> np.ndarray:
@@ -144,7 +149,7 @@ def learn_rows(stage: RowClassifier, features: np.ndarray, near: np.ndarray, les
     learning, options = lesson.learning, lesson.options
     hidden = np.ascontiguousarray(stage.hidden(features), np.float32)
     start = np.array(stage.layer.rows[learning], np.float32)
-    is_new = learning >= lesson.n_known  # they start at the mean direction of their name and their texts
+    is_new = lesson.is_new  # they start at the mean direction of their name and their texts
     if is_new.any():
         lengths = np.linalg.norm(start[is_new], axis=1, keepdims=True)
         start[is_new] = lengths * normalize_rows(normalize_rows(start) + sums(lesson, hidden))[is_new]
@@ -174,7 +179,7 @@ def learn_words(reranker: Reranker, texts: Any, words: Any, best: np.ndarray, le
     evidence = reranker.gather(texts, words, best)
     labels = Ragged(lesson.labels.indptr, lesson.compact(lesson.labels.values))
     near = np.concatenate([lesson.compact(evidence.ids), _padded_rows(lesson)], axis=1)
-    rows, is_new = evidence.rows, learning >= lesson.n_known
+    rows, is_new = evidence.rows, lesson.is_new
     if lesson.old is not None and is_new.any():
         old = old_texts(reranker, rows, labels, lesson)
         rows, labels = (Ragged.concatenate(both) for both in ((rows, old[0]), (labels, old[1])))
@@ -219,7 +224,7 @@ def old_texts(reranker: Reranker, rows: Ragged, labels: Ragged, lesson: Lesson) 
     """
     assert lesson.old is not None
     texts, old_labels = lesson.old
-    n_learning, is_new = len(lesson.learning), lesson.learning >= lesson.n_known
+    n_learning, is_new = len(lesson.learning), lesson.is_new
     old_labels = Ragged(old_labels.indptr, lesson.compact(old_labels.values))
     old = reranker.features.rows(texts)
     own = Ragged(labels.indptr, labels.values).keep(is_new[labels.values])

@@ -66,7 +66,10 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
     with use_cores(1), use_threads(threads):
         names = {label: dataset.display_names.get(label, "") for label in new}
         about = {"texts": len(dataset), "pairs": int(np.sum(right(dataset).counts)), "new_labels": len(new)}
-        is_of_use = bool(new) and any(isinstance(pipeline.reranker, Reranker) for pipeline in model.pipelines)
+        used, ids = dataset.without_unused_labels().label_names, model.labels.ids
+        known = [ids[label] for label in used if label in ids]
+        is_of_use = any(isinstance(pipeline.reranker, Reranker) for pipeline in model.pipelines)
+        is_of_use &= bool(names) or bool(known_by_name(model)[known].any())
         if replay is not None and not is_of_use:
             log.warning("replay is for labels that are new, and for their words: there are none, so it is not used")
         old = old if is_of_use else None
@@ -138,8 +141,10 @@ def taught(model: Model, names: dict[str, str], dataset: Dataset, old: Dataset |
     grown = with_new(model, names, dataset.texts)
     dataset = dataset.relabelled(grown.label_names)
     counts = np.append(label_counts(model), np.zeros(len(names), np.int64))
+    unlearnt = np.append(known_by_name(model), np.ones(len(names), bool))
+    counts[unlearnt] = 0
     replayed = None if old is None else (inputs_of(old), right(old.relabelled(grown.label_names)))
-    lesson = Lesson(inputs_of(dataset), right(dataset), wrong(dataset), counts, model.n_labels, model.options, replayed)
+    lesson = Lesson(inputs_of(dataset), right(dataset), wrong(dataset), counts, unlearnt, model.options, replayed)
     pipelines: list[Pipeline] = [learn_on(pipeline, lesson) for pipeline in grown.pipelines]
     changed = relabelled(grown, pipelines, grown.label_names, grown.display_names)
     if changed.tail_ranking is not None and n_texts:
@@ -166,6 +171,14 @@ def label_counts(model: Model) -> np.ndarray:
     if model.tail_ranking is None:
         return np.zeros(model.n_labels, np.int64)
     return frequencies_of(1 / model.tail_ranking.arrays()["inverse_propensities"], n_texts)
+
+
+def known_by_name(model: Model) -> np.ndarray:
+    """Which labels were added by name, and have had no text since."""
+    reranker = model.pipelines[0].reranker
+    if not isinstance(reranker, Reranker):
+        return np.zeros(model.n_labels, bool)
+    return np.asarray(reranker.arrays()["frequencies"] == 0)
 
 
 def inputs_of(dataset: Dataset) -> Any:
