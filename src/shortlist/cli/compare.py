@@ -26,15 +26,10 @@ PEERS_PYTHON = Path(".venv-peers/bin/python")
 @click.option("--ablations", multiple=True, help="all, none, fan-out or dimensions.  [default: none]")
 @click.option("--minutes", default=60.0, show_default=True, type=POSITIVE, help="Time limit per entry, in minutes.")
 @click.option(
-    "--memory",
-    "memory_gb",
-    type=POSITIVE,
-    help="Memory limit per entry, in GB.  [default: 90 % of free memory]",
+    "--memory", "memory_gb", type=POSITIVE, help="Memory limit per entry, in GB.  [default: 90 % of free memory]"
 )
 @click.option(
-    "--threads",
-    type=click.IntRange(1),
-    help="Threads for training and bulk prediction.  [default: all cores]",
+    "--threads", type=click.IntRange(1), help="Threads for training and bulk prediction.  [default: all cores]"
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
 @drop_leaks_option

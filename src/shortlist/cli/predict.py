@@ -233,11 +233,7 @@ def _is_special_file(path: str) -> bool:
 
 
 def _predict_to_stream(
-    model_folder: str,
-    source: Source,
-    out: str,
-    options: dict[str, Any],
-    columns: Columns | None,
+    model_folder: str, source: Source, out: str, options: dict[str, Any], columns: Columns | None
 ) -> RowCounts:
     """Write to a pipe or terminal; without `columns`, in a form for people to read."""
     from shortlist.batch.predict import JsonLines, StreamOutput, predict_rows

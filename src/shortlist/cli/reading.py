@@ -62,10 +62,7 @@ _OPTIONS = {
     ),
     "label_names": click.option("--label-names", type=click.Path(), help="File of display names for labels."),
     "format": click.option(
-        "--from",
-        "format",
-        type=click.Choice(FILE_FORMATS),
-        help="Format of the source, if its name does not show it.",
+        "--from", "format", type=click.Choice(FILE_FORMATS), help="Format of the source, if its name does not show it."
     ),
 }
 

@@ -22,14 +22,7 @@ from shortlist.tables import wrapped
 @click.option("--seed", default=0, show_default=True, help="Random seed for sampling and perturbation.")
 @click.option("--threads", type=int, help="Number of threads.  [default: all cores]")
 @reading_options
-def report(
-    model: str,
-    test: str,
-    train_source: str | None,
-    out: str,
-    reading: dict[str, Any],
-    **options: Any,
-) -> None:
+def report(model: str, test: str, train_source: str | None, out: str, reading: dict[str, Any], **options: Any) -> None:
     """Write a report on where MODEL is right and where not.
 
     The report is OUT/report.html, a self-contained page, and OUT/report.md. TEST is a file, or a folder with a test

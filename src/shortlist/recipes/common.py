@@ -115,11 +115,7 @@ RERANKER_OPTIONS = (
 # What every recipe with a seed has: how held-out texts decide.
 HELD_OUT_OPTIONS = (
     VALIDATION_FRACTION,
-    flag(
-        "tune_search",
-        True,
-        "search and re-rank less in prediction if that costs almost nothing on held-out texts",
-    ),
+    flag("tune_search", True, "search and re-rank less in prediction if that costs almost nothing on held-out texts"),
     MAX_TAIL_LOSS,
     count("patience", 10, "stop after this many epochs without improvement"),
     SEED,

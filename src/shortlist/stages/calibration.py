@@ -34,10 +34,7 @@ class Calibration(Stage):
     """
 
     kind = "curves"
-    spec = {
-        "weights": ArraySpec("float64", ("n_curves", 4)),
-        "curves": ArraySpec("float64", ("n_curves", N_POINTS)),
-    }
+    spec = {"weights": ArraySpec("float64", ("n_curves", 4)), "curves": ArraySpec("float64", ("n_curves", N_POINTS))}
 
     def __init__(self, arrays: Arrays, config: dict[str, Any]) -> None:
         super().__init__(arrays, config)

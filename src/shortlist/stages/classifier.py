@@ -18,14 +18,7 @@ from shortlist.stages.attention_layer import AttentionLayer, attention_layer_spe
 from shortlist.stages.blend import AnyBlend, blend_of
 from shortlist.stages.candidates import Candidates
 from shortlist.stages.output_layer import OutputLayer, output_layer_spec, projected_layer_spec
-from shortlist.stages.stage import (
-    Stage,
-    quantize_rows,
-    whole_number,
-    with_n_labels,
-    with_prefix,
-    without_prefix,
-)
+from shortlist.stages.stage import Stage, quantize_rows, whole_number, with_n_labels, with_prefix, without_prefix
 
 if TYPE_CHECKING:
     from typing_extensions import Self

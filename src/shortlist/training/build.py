@@ -99,11 +99,7 @@ class Build:
 
         options, checkpoints, tensorboard = self.options, None, None
         if options.checkpoint_dir:
-            identity = {
-                "recipe": self.recipe.name,
-                **options.model_options(),
-                "data": self.data.dataset.fingerprint(),
-            }
+            identity = {"recipe": self.recipe.name, **options.model_options(), "data": self.data.dataset.fingerprint()}
             checkpoints = checkpoints_of(phase, identity, options, self.group)
             if self.group.rank == 0 and not is_url(options.checkpoint_dir):
                 tensorboard = tensorboard_writer(Path(options.checkpoint_dir) / "tensorboard" / phase)

@@ -123,8 +123,4 @@ def cost_of_8_bits(model: Model, build: Build) -> dict[str, Any]:
     )
     if learnt - stored > MAX_8_BIT_LOSS:
         log.warning("in 8 bits the model loses %.2f points of P@1; save with bits=32 to keep them", learnt - stored)
-    return {
-        "P@1_as_learnt": round(learnt, 2),
-        "P@1_as_stored": round(stored, 2),
-        "held_out_texts": len(data.held_out),
-    }
+    return {"P@1_as_learnt": round(learnt, 2), "P@1_as_stored": round(stored, 2), "held_out_texts": len(data.held_out)}

@@ -100,17 +100,8 @@ def learn_word_weights(
             room = words_before[begin : end + 1] - words_before[begin]
             n_found = np.zeros(end - begin, np.int64)
             words, weights = np.empty(room[-1], np.int32), np.empty(room[-1], np.float32)
-            problem = (
-                features.shape[1],
-                starts,
-                texts,
-                hits,
-                scores,
-                counts,
-                cuts,
-                np.float32(C),
-                np.float32(min_weight),
-            )
+            examples, least = (starts, texts, hits, scores, counts, cuts), np.float32(min_weight)
+            problem = (features.shape[1], *examples, np.float32(C), least)
             biases = learn_labels(*arrays, *problem, room, n_found, words, weights)
             found = [slice(first, first + n) for first, n in zip(room.tolist(), n_found.tolist(), strict=False)]
             words, weights = (np.concatenate([array[own] for own in found]) for array in (words, weights))
