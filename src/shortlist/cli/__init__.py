@@ -83,7 +83,8 @@ def with_recipe_option(error: click.NoSuchOption) -> click.NoSuchOption:
         names = sorted({option.name for recipe in list_recipes().values() for option in recipe.options})
         name = error.option_name.lstrip("-").replace("-", "_")
         if close := difflib.get_close_matches(name, names, n=1):
-            return click.NoSuchOption(error.option_name, possibilities=[f"--set {close[0]}=VALUE"], ctx=error.ctx)
+            message = f"No such option '{error.option_name}'. Did you mean '--set {close[0]}=VALUE'?"
+            return click.NoSuchOption(error.option_name, message, ctx=error.ctx)
     return error
 
 
