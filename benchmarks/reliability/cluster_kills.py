@@ -34,8 +34,9 @@ from ray_cluster import STORE_BYTES, two_nodes  # noqa: E402
 from shortlist.files import partial_folder  # noqa: E402
 
 MAX_KILLS = 3
+MAX_STARTS = 3
 GIVE_UP_SECONDS = 600
-SHORT = "--set n_epochs=3 --set batch_size=16 --set checkpoint_minutes=0.0001 --set embedding_dim=32 --set n_clusters=7"
+SHORT = "--set n_epochs=3 --set batch_size=16 --set checkpoint_minutes=0.0001 --set embedding_dim=64 --set n_clusters=7"
 ON_RAY = "--workers 2 --bits 32"
 JOBS = {
     "astec": f"{TRAIN} astec {SHORT} --set n_surrogate_epochs=3 {ON_RAY}",
@@ -148,7 +149,13 @@ class Run:
     def _lose_node(self) -> None:
         node = self._rng.choice(list(self._cluster.worker_nodes))
         self._cluster.remove_node(node, allow_graceful=False)
-        self._cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES, node_ip_address="127.0.0.1")
+        for attempt in range(MAX_STARTS):
+            try:
+                self._cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES, node_ip_address="127.0.0.1")
+                break
+            except Exception as error:  # Ray gives it 30 seconds, which may not be enough on a busy machine
+                if attempt + 1 == MAX_STARTS or "timed out during startup" not in str(error):
+                    raise
 
 
 def messages() -> str:
