@@ -19,7 +19,8 @@ import shortlist
 from s3_server import s3_server
 from shortlist.cluster.connection import connected
 from shortlist.cluster.train import train_on_cluster
-from shortlist.cluster.worker import TrainJob, out_of_memory
+from shortlist.cluster.worker import News, TrainJob, out_of_memory
+from shortlist.cluster.workers import Lag
 from shortlist.data import storage
 from shortlist.errors import DataError, OptionError, ShortlistError
 from training_processes import OPTIONS, exit_code, files_of, noisy_topics, start_command
@@ -262,6 +263,17 @@ def test_what_a_cluster_cannot_do_is_said_at_once(tmp_path, options, message):
     given = {"data": "pairs.jsonl", "recipe": "astec", "cluster": "auto", "workers": 2, "checkpoint_dir": "x"}
     with pytest.raises(OptionError, match=message):
         shortlist.train(**{**given, **options})
+
+
+def test_the_slowest_worker_is_named_if_the_others_wait_for_it():
+    lag = Lag()
+    assert lag.slowest([News([], 0.0, "a"), News([], 0.0, "b")], 100.0) is None
+    assert lag.slowest([News([], 20.0, "a"), News([], 1.0, "b")], 130.0) is None  # not every moment
+    line = lag.slowest([News([], 43.0, "a"), News([], 1.0, "b")], 200.0)
+    assert line is not None and "worker 1 on b is the slowest: the others waited for it 42 % of the time" in line
+    assert lag.slowest([News([], 50.0, "a"), News([], 5.0, "b")], 300.0) is None  # 3 %
+    assert lag.slowest([News([], 50.0, "a"), None], 400.0) is None  # it does not answer
+    assert Lag().slowest([News([], 0.0, "a")], 500.0) is None
 
 
 def test_a_worker_without_memory_says_where_and_what_helps():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Client
 
@@ -98,6 +99,18 @@ def test_strangers_do_not_join():
         first.result()
         sums = pool.map(lambda group: group.sum(np.ones(2)).tolist(), groups)
         assert list(sums) == [[2, 2], [2, 2]]
+
+
+def test_who_waits_for_others_knows_how_long():
+    def work(group):
+        if group.rank == 1:
+            time.sleep(0.3)
+        group.sum(np.zeros(10))
+        group.gather(np.zeros(10))
+        return group.seconds_waited
+
+    first, slow = in_group(2, work)
+    assert first > 0.2 and first - slow > 0.1
 
 
 def test_a_lost_worker_is_an_error():

@@ -12,7 +12,10 @@ hands to the workers through Ray. What is sent are bytes of arrays. Nothing is u
 from __future__ import annotations
 
 import socket
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -37,7 +40,7 @@ class TcpGroup(Group):
         self._listener = Listener((host, 0), backlog=size, authkey=key)
         self._peers: dict[int, Connection] = {}
         self._senders = ThreadPoolExecutor(max(size - 1, 1), "send")
-        self.bytes_sent = 0
+        self.bytes_sent, self.seconds_waited = 0, 0.0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -123,18 +126,29 @@ class TcpGroup(Group):
 
     def _receive_into(self, rank: int, array: np.ndarray) -> np.ndarray:
         try:
-            self._peers[rank].recv_bytes_into(as_bytes(array))
+            with self._waiting(rank) as peer:
+                peer.recv_bytes_into(as_bytes(array))
         except (OSError, EOFError) as error:
             raise self._lost(error, rank) from None
         return array
 
     def _receive_array(self, rank: int) -> np.ndarray:
         try:
-            dtype, shape = msgspec.json.decode(self._peers[rank].recv_bytes(), type=tuple[str, list[int]])
+            with self._waiting(rank) as peer:
+                dtype, shape = msgspec.json.decode(peer.recv_bytes(), type=tuple[str, list[int]])
         except (OSError, EOFError) as error:
             raise self._lost(error, rank) from None
         flat = np.empty(int(np.prod(shape)), dtype)
         return self._receive_into(rank, flat).reshape(shape)
+
+    @contextmanager
+    def _waiting(self, rank: int) -> Iterator[Connection]:
+        """The connection to a worker. The time that this worker waits for it counts: see `slowest`."""
+        start = time.perf_counter()
+        try:
+            yield self._peers[rank]
+        finally:
+            self.seconds_waited += time.perf_counter() - start
 
     def _lost(self, error: Exception, rank: Any = None) -> WorkerLostError:
         other = "another worker" if rank is None else f"worker {rank}"

@@ -7,7 +7,7 @@ import tempfile
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shortlist.cluster.reduce import TcpGroup, WorkerLostError
 from shortlist.data import storage
@@ -50,6 +50,14 @@ class Outcome:
 
     error: ShortlistError | None = None
     lost: str = ""
+
+
+class News(NamedTuple):
+    """What a worker tells the driver: log lines with their levels, and how long it has waited for other workers."""
+
+    lines: list[tuple[int, str]]
+    seconds_waited: float
+    host: str
 
 
 class Worker:
@@ -101,9 +109,10 @@ class Worker:
             model.pipelines = [whole]
             save_model(model, job)
 
-    def news(self, n_seen: int) -> list[tuple[int, str]]:
-        """The log lines behind the first `n_seen`, with their levels."""
-        return self._messages.lines[n_seen:]
+    def news(self, n_seen: int) -> News:
+        """What there is to say behind the first `n_seen` log lines."""
+        waited = self._group.seconds_waited if isinstance(self._group, TcpGroup) else 0.0
+        return News(self._messages.lines[n_seen:], waited, self._host)
 
 
 def read_data(job: TrainJob) -> Dataset:

@@ -7,7 +7,7 @@ import secrets
 import time
 from typing import Any, NamedTuple
 
-from shortlist.cluster.worker import Outcome, TrainJob, Worker, out_of_memory
+from shortlist.cluster.worker import News, Outcome, TrainJob, Worker, out_of_memory
 from shortlist.errors import ShortlistError
 
 log = logging.getLogger("shortlist")
@@ -16,6 +16,8 @@ POLL_SECONDS = 0.5
 # After a worker is lost, the others may still say why: an error counts more than that they miss it.
 SECONDS_TO_EXPLAIN = 10.0
 SECONDS_BETWEEN_WARNINGS = 60.0
+# Workers that are as fast as each other wait for the network, and a little by chance.
+SECONDS_BETWEEN_LAGS, MUCH_LAG = 60.0, 0.2
 
 
 class Lost(NamedTuple):
@@ -65,13 +67,16 @@ def watch(ray: Any, workers: list[Any], results: list[Any]) -> Lost | None:
     said: list[list[tuple[int, str]]] = [[] for _ in workers]
     lost: str = ""
     waiting, deadline = list(results), float("inf")
+    lag = Lag()
     while waiting and time.monotonic() < deadline:
         done, waiting = ray.wait(waiting, timeout=POLL_SECONDS)
-        for rank, worker in enumerate(workers):
-            new = news(ray, worker, len(said[rank]))
-            said[rank] += new
-            for level, line in new if rank == 0 else ():
-                log.log(level, "%s", line)
+        every = [news(ray, worker, len(lines)) for worker, lines in zip(workers, said, strict=True)]
+        for lines, new in zip(said, every, strict=True):
+            lines += [] if new is None else new.lines
+        for level, line in every[0].lines if every[0] is not None else ():
+            log.log(level, "%s", line)
+        if (slowest := lag.slowest(every, time.monotonic())) is not None:
+            log.info("%s", slowest)
         for result in done:
             rank = results.index(result)
             try:
@@ -89,12 +94,41 @@ def watch(ray: Any, workers: list[Any], results: list[Any]) -> Lost | None:
     return Lost(lost) if lost else None
 
 
-def news(ray: Any, worker: Any, n_seen: int) -> list[tuple[int, str]]:
-    """What a worker has said since; nothing if it does not answer."""
+class Lag:
+    """Finds the worker that the others wait for. All take every step together, so the slowest one waits least."""
+
+    def __init__(self) -> None:
+        self._before: list[News] = []
+        self._since = 0.0
+
+    def slowest(self, every: list[News | None], now: float) -> str | None:
+        """A line about it, at most once a minute, and only if the others lose much time."""
+        answers = [new for new in every if new is not None]
+        if len(answers) < max(len(every), 2):
+            return None
+        if self._before and now - self._since < SECONDS_BETWEEN_LAGS:
+            return None
+        before, since = self._before, self._since
+        self._before, self._since = answers, now
+        if not before:
+            return None
+        waited = [new.seconds_waited - old.seconds_waited for new, old in zip(answers, before, strict=True)]
+        rank = waited.index(min(waited))
+        lost = (sorted(waited)[len(waited) // 2] - waited[rank]) / (now - since)
+        if lost < MUCH_LAG:
+            return None
+        return (
+            f"worker {rank} on {answers[rank].host} is the slowest: the others waited for it {100 * lost:.0f} % of the "
+            "time. Is its machine busy?"
+        )
+
+
+def news(ray: Any, worker: Any, n_seen: int) -> News | None:
+    """What a worker has said since; None if it does not answer."""
     try:
         return ray.get(worker.news.remote(n_seen), timeout=POLL_SECONDS)
     except ray.exceptions.RayError:
-        return []
+        return None
 
 
 def was_killed_for_memory(error: Exception) -> bool:
