@@ -119,7 +119,7 @@ def test_a_damaged_model_does_not_replace_a_good_one(folder, how):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_requests_in_flight_finish(folder, number):
-    with serving(folder, batch_seconds=0.3) as served, ThreadPoolExecutor(20) as pool:
+    with serving(folder, batch_seconds=1.0) as served, ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(served.predict, text=f"red hat {i}") for i in range(20)]
         until(lambda: served.metric("shortlist_open_requests") == 20)
         served.process.send_signal(number)
