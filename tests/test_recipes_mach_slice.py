@@ -224,7 +224,7 @@ class TestSliceOnFeatures:
         (np.asarray([["a"]] * 20), {}, DataError, "expected a matrix of numbers"),
         (np.zeros((20, 3)), {"surrogate": "clusters"}, OptionError, "surrogate is 'clusters': it is for words"),
         (np.zeros((20, 3)), {"reranker": True}, OptionError, "are for words"),
-        (np.zeros((20, 3)), {"vectors": "glove.txt"}, OptionError, "are for words"),
+        (np.zeros((20, 3)), {"vectors": __file__}, OptionError, "are for words"),
     ],
     ids=["wide", "nan", "rows", "no columns", "no matrix", "words", "surrogate", "reranker", "vectors"],
 )
