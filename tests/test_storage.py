@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import tempfile
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +112,17 @@ def test_the_file_that_says_that_all_are_there_is_written_last(s3, tmp_path, mon
     monkeypatch.setattr(storage, "_replacing", lambda url: (written.append(url), write(url))[1])
     storage.upload(tmp_path, "s3://bucket/last", last="config.json")
     assert written == ["s3://bucket/last/a", "s3://bucket/last/z", "s3://bucket/last/config.json"]
+
+
+def test_copies_of_killed_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with storage.temporary_folder() as own:
+        dead = tmp_path / Path(own).name.replace(f"-{os.getpid()}-", "-999999999-")
+        other = tmp_path / "shortlist-of-somebody"
+        for folder in (dead, other):
+            folder.mkdir()
+        with storage.temporary_folder() as more:
+            assert {path.name for path in tmp_path.iterdir()} == {Path(own).name, Path(more).name, other.name}
 
 
 def test_what_cannot_be_opened_is_said():

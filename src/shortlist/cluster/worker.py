@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,7 +130,7 @@ def save_model(model: Model, job: TrainJob) -> None:
     if not storage.is_url(job.out):
         model.save(job.out, job.bits)
         return
-    with tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
+    with storage.temporary_folder() as folder:
         model.save(Path(folder) / "model", job.bits)
         storage.remove(job.out, first=CONFIG)
         storage.upload(Path(folder) / "model", job.out, last=CONFIG)

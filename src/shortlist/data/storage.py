@@ -6,8 +6,10 @@ machine before it is read, and away after it was written. What is copied away ap
 
 from __future__ import annotations
 
+import os
 import posixpath
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +17,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
 
 from shortlist.data.arrow import import_pyarrow
 from shortlist.errors import DataError, OptionError
@@ -113,6 +117,17 @@ def write_bytes(content: bytes, url: str) -> None:
         file.write(content)
 
 
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for copies on this machine. Those that killed processes have left here are removed first."""
+    here = f"shortlist-{socket.gethostname()}"
+    for leftover in Path(tempfile.gettempdir()).glob(f"{here}-*-*"):
+        number = leftover.name.removeprefix(f"{here}-").partition("-")[0]
+        with suppress(OSError):  # of another user
+            if number.isdecimal() and not psutil.pid_exists(int(number)) and leftover.stat().st_uid == os.getuid():
+                shutil.rmtree(leftover, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=f"{here}-{os.getpid()}-")
+
+
 @contextmanager
 def local_copy(path: str, only: str = "") -> Iterator[Path]:
     """A file or folder on this machine: the path itself, or a copy of what is at a URL until the end of the block.
@@ -122,7 +137,7 @@ def local_copy(path: str, only: str = "") -> Iterator[Path]:
     if not is_url(path):
         yield Path(path)
         return
-    with tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
+    with temporary_folder() as folder:
         copy = Path(folder) / posixpath.basename(path.rstrip("/"))
         download(join(path, only) if only else path, copy / only)
         yield copy
@@ -160,7 +175,7 @@ def writing(path: str) -> Iterator[Path]:
     if not is_url(path):
         yield Path(path)
         return
-    with tempfile.TemporaryDirectory(prefix="shortlist-") as folder:
+    with temporary_folder() as folder:
         local = Path(folder) / posixpath.basename(path)
         yield local
         upload(local, path)

@@ -7,7 +7,6 @@ Arrays are .npy files, which are written and read without a second copy in memor
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -167,7 +166,7 @@ class StoredCheckpoints(GroupCheckpoints):
     """
 
     def __init__(self, url: str, identity: dict[str, Any], seconds_between: float, group: Group) -> None:
-        self._local = tempfile.TemporaryDirectory(prefix="shortlist-checkpoints-")
+        self._local = storage.temporary_folder()
         super().__init__(Path(self._local.name), identity, seconds_between, group)
         self._url = storage.join(url, self.folder.name)
 
