@@ -435,8 +435,7 @@ class TestWithinAModel:
         ("options", "message"),
         [
             ({"n_reranked": 0}, "n_reranked is 0; it must be at least 1"),
-            ({"C": 0.0}, "C is 0.0; it must be above 0"),
-            ({"C": -1.0}, "C is -1.0"),
+            ({"C": -1.0}, "C is -1.0; it must be at least 0"),
         ],
     )
     def test_options_out_of_range_are_refused(self, options, message):

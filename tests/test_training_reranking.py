@@ -222,7 +222,7 @@ class GroupPipeline:
         return np.pad(probabilities, ((0, 0), (0, ids.shape[1] - probabilities.shape[1])), constant_values=0.05)
 
 
-def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=()):
+def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=(), C=0.5):
     """The re-ranker, and the state of the build. `names` are those of the first labels."""
     data = SimpleNamespace(
         vocabulary=vocabulary,
@@ -247,7 +247,7 @@ def learn(vocabulary, train, held_out, n_reranked=6, hard_negatives=None, names=
     )
     for name in ("measure", "measure_scores"):
         setattr(data, name, MethodType(getattr(TrainingData, name), data))
-    options = SimpleNamespace(n_reranked=n_reranked, C=0.5, seed=0, tune_search=False)
+    options = SimpleNamespace(n_reranked=n_reranked, C=C, seed=0, tune_search=False)
     build = SimpleNamespace(data=data, options=options, hard_negatives=hard_negatives, held_out_ranked=None, shard=None)
     return learn_reranker(GroupPipeline(vocabulary), build), build
 
@@ -290,6 +290,23 @@ class TestLearnReranker:
         assert np.all(np.diff(probabilities, axis=1) <= 0)
         # The probabilities hold on new texts: they add up to about the number of labels.
         assert probabilities.sum() == pytest.approx(300, rel=0.15)
+
+    def test_the_regularisation_is_that_of_the_options_or_chosen(self, vocabulary, reranker, monkeypatch):
+        assert reranker.C == 0.5
+        tried = []
+
+        def choose(learn, evidence, *rest):
+            tried.append(learn(7.0).word_scores(evidence.rows, evidence.ids))
+            tried.append(learn(0.01).word_scores(evidence.rows, evidence.ids))
+            return 7.0
+
+        monkeypatch.setattr(reranking, "choose_C", choose)
+        chosen, _ = learn(vocabulary, grouped(1000, 1), grouped(60, 2), C=0.0)
+        given, _ = learn(vocabulary, grouped(1000, 1), grouped(60, 2), C=7.0)
+        assert len(tried) == 2  # not where it is given
+        assert np.abs(tried[0]).mean() > 2 * np.abs(tried[1]).mean()
+        assert chosen.C == given.C == 7.0
+        assert_equal(chosen.arrays(), given.arrays())
 
     def test_held_out_texts_are_learnt_from_once_they_have_set_the_mixture(self, vocabulary, monkeypatch):
         """A label is learnt again only if enough of its texts are held out; of label 0, they all are."""

@@ -102,10 +102,10 @@ RERANKER_OPTIONS = (
     Option(
         "C",
         (float,),
-        0.5,
-        "inverse regularisation of linear classifiers (reranker=words, classifier=slice or dismec), as in scikit-learn",
+        0.0,
+        "inverse regularisation of linear classifiers (reranker=words, classifier=slice or dismec), as in "
+        "scikit-learn; 0: 1, or 4 for a re-ranker if that is surely better on held-out texts",
         low=0,
-        open_low=True,
     ),
     count("n_reranker_epochs", 12, "with reranker=network: passes over the texts"),
     rate("reranker_learning_rate", 0.002, "with reranker=network: peak of the learning rate"),

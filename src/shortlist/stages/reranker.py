@@ -54,6 +54,7 @@ class Reranker(Stage):
     def __init__(self, arrays: Arrays, config: dict[str, Any], words: Words, subwords: Vocabulary) -> None:
         super().__init__(arrays, config)
         self.n_candidates = whole_number(config, "n_candidates")
+        self.C = finite_number({"C": 0.5, **config}, "C", 0)  # what updates learn with; older models had 0.5
         mixture = {"parts": 0.0, "same_parts": 0.0, **config.get("mixture", {})}  # older models have no parts
         self.mixture = Mixture(**{field.name: finite_number(mixture, field.name) for field in fields(Mixture)})
         by_name = config.get("by_name", asdict(ByName()))
@@ -94,7 +95,8 @@ class Reranker(Stage):
         return cls(arrays, config, words, subwords)
 
     def config(self) -> dict[str, Any]:
-        return {"n_candidates": self.n_candidates, "mixture": asdict(self.mixture), "by_name": asdict(self.by_name)}
+        mixture, by_name = asdict(self.mixture), asdict(self.by_name)
+        return {"n_candidates": self.n_candidates, "C": self.C, "mixture": mixture, "by_name": by_name}
 
     def quantized(self) -> Reranker:
         """The same with each weight rounded to one of 255 steps of its label."""

@@ -197,7 +197,7 @@ def learn_words(reranker: Reranker, texts: Any, words: Any, best: np.ndarray, le
         labels,
         len(learning),
         candidates,
-        lesson.options.get("C", 0.5),
+        reranker.C,
         MIN_CHANGE,
         before=before,
     )

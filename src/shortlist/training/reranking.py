@@ -25,6 +25,7 @@ from shortlist.text.texts import Texts
 from shortlist.training.build import Build
 from shortlist.training.by_name import fit_by_name
 from shortlist.training.data import TrainingData, rows_of
+from shortlist.training.regularization import DEFAULT_C, choose_C, choose_labels
 from shortlist.training.remembered import remembering
 from shortlist.training.search import choose_search
 from shortlist.training.tune import RANKS
@@ -52,11 +53,14 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
     task.config["n_candidates"] = candidates.shape[1]
     rows, about = task.features.transform(data.texts, data.word_ids), task.about_labels(data.labels)
+    if not len(data.held_out):
+        weights = task.learn(rows, data.labels, about, candidates)
+        return task.reranker(weights, about, taught_texts(data)).without_parts()
+    ids, first = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
+    if not options.C:
+        task.choose_C(rows, about, candidates, ids, first)
     weights = task.learn(rows, data.labels, about, candidates)
     reranker = task.reranker(weights, about, taught_texts(data))
-    if not len(data.held_out):
-        return reranker.without_parts()
-    ids, first = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
     trial = Trial(pipeline, data, ids, first)
     if reranker.parts is not None:
         task.config["by_name"] = vars(trial.fit_by_name(reranker))
@@ -97,7 +101,7 @@ class RerankerTask:
     def __init__(self, build: Build) -> None:
         self._data, self._options, self._shard = build.data, build.options, build.shard
         self.features, self.parts = lexical_features(build.data), word_parts(build.data)
-        self.config: dict[str, Any] = {"mixture": vars(Mixture())}
+        self.config: dict[str, Any] = {"mixture": vars(Mixture()), "C": build.options.C or DEFAULT_C}
 
     def about_labels(self, labels: Ragged, late: sparse.csr_array | None = None) -> Arrays:
         """The frequencies and names of labels; `late` are texts of labels without names, which count as names."""
@@ -115,6 +119,28 @@ class RerankerTask:
         idf = {"idf": features.words_tfidf.idf, "subword_idf": features.ngrams_tfidf.idf}
         return Reranker({**weights, **idf, **about, **taught}, self.config, self._data.vocabulary, features.ngrams)
 
+    def choose_C(
+        self, rows: sparse.csr_array, about: Arrays, candidates: np.ndarray, ids: np.ndarray, first: np.ndarray
+    ) -> None:
+        """Let held-out texts, whose candidates have these ids and probabilities so far, decide on C."""
+        data = self._data
+        evidence = self._blank(about).without_parts().gather(data.held_out_raw, data.held_out_known_ids, ids, n_more=0)
+        hits = is_relevant(evidence.ids, data.held_out_labels, data.n_labels)
+        is_candidate = np.zeros(data.n_labels, np.bool_)
+        is_candidate[ids[ids >= 0]] = True
+        is_tried = choose_labels(data.labels, candidates, is_candidate, self._options.seed)
+
+        def learn(C: float) -> Reranker:
+            self.config["C"] = C
+            weights = self.learn(rows, data.labels, about, candidates, is_tried)
+            return self.reranker(weights, about, nothing_taught())
+
+        self.config["C"] = choose_C(learn, evidence, first, hits, about["frequencies"], is_tried)
+
+    def _blank(self, about: Arrays) -> Reranker:
+        """A re-ranker that knows no words yet."""
+        return self.reranker(no_words(self._data.n_labels, self.features.n_features), about, nothing_taught())
+
     def learn(
         self,
         rows: sparse.csr_array,
@@ -124,8 +150,7 @@ class RerankerTask:
         is_wanted: np.ndarray | None = None,
     ) -> Arrays:
         """Labels that names suggest must be told apart, too, as must labels that are not candidates yet."""
-        n_labels = self._data.n_labels
-        blank = self.reranker(no_words(n_labels, self.features.n_features), about, nothing_taught())
+        n_labels, blank = self._data.n_labels, self._blank(about)
         candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
         unseen = np.flatnonzero(np.bincount(self._data.labels.values, minlength=n_labels) == 0)
         if len(unseen):
@@ -134,7 +159,7 @@ class RerankerTask:
         if is_wanted is not None:
             candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
             labels = labels.keep(is_wanted[labels.values])
-        return learn_weights_together(rows, labels, n_labels, candidates, self._options.C, self._shard)
+        return learn_weights_together(rows, labels, n_labels, candidates, self.config["C"], self._shard)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from shortlist.training.heads import identity_head
 from shortlist.training.label_rows import rows_memory
 from shortlist.training.networks import EncoderNetwork, given_features, network_kind, new_learner, new_network
 from shortlist.training.phases.candidates import index_labels
+from shortlist.training.regularization import DEFAULT_C
 from shortlist.training.sharding import EncodedTexts, ShardedRows, hard_negatives_of_group
 from shortlist.training.starts import rows_at_centres
 from shortlist.training.word_weights import learn_word_weights
@@ -114,7 +115,7 @@ def learn_linear(build: Build) -> RowClassifier:
     data, options = build.data, build.options
     assert isinstance(build.features, np.ndarray) and build.candidates_of is not None
     ids = build.candidates_of[0]
-    rows = learn_svms(options.classifier, build.features, data.labels, data.n_labels, ids, options.C)
+    rows = learn_svms(options.classifier, build.features, data.labels, data.n_labels, ids, options.C or DEFAULT_C)
     return RowClassifier(rows, {"blend": {}, "unit_features": True})
 
 
