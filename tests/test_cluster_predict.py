@@ -84,7 +84,7 @@ def contents(out):
 def on_one_machine(folder, name, suffix):
     """What `shortlist predict` writes for each file, one after the other."""
     out = folder / f"one-{name}{suffix}"
-    command = ["predict", str(folder / "model"), str(folder / name), "--id", "id", "--out", str(out)]
+    command = ["predict", str(folder / "model"), str(folder / name), "--id", "id", "--out", str(out), "--overwrite"]
     assert CliRunner().invoke(shortlist, command).exit_code == 0
     return out
 

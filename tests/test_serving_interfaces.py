@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import pytest
 
 import shortlist
-from serving import InProcess, save_model
+from serving import SECONDS, InProcess, save_model
+from shortlist.serving import served_model
 from shortlist.serving.limits import Limits
 
 SUGGEST, INFER = "/v1/projects/model/suggest", "/v2/models/model/infer"
@@ -175,7 +177,7 @@ def test_inference_of_json_that_is_nested_too_deeply(server, body):
     assert answer.status_code == 400 and "recursion" in answer.json()["error"]
 
 
-def test_inference_metadata_and_probes(server, folder):
+def test_inference_metadata_and_probes(server, folder, monkeypatch):
     assert server.get("/v2").json()["name"] == "shortlist"
     about = server.get("/v2/models/model").json()
     assert about["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
@@ -184,10 +186,13 @@ def test_inference_metadata_and_probes(server, folder):
     assert server.get("/v2/health/ready").json() == {"ready": True}
     assert server.get("/v2/models/model/ready").json() == {"ready": True, "name": "model"}
     assert "nothing at" in server.get("/v2/models/other").json()["error"]
+    may_load = threading.Event()
+    monkeypatch.setattr(served_model, "load", lambda folder: may_load.wait(SECONDS) and shortlist.load(folder))
     starting = InProcess(folder)
     assert starting.get("/v2/health/live").status_code == 200
     for path in ("/v2/health/ready", "/v2/models/model/ready"):
         assert starting.get(path).status_code == 503
+    may_load.set()
     starting.close()
 
 

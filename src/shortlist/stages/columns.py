@@ -81,7 +81,7 @@ def checked_matrix(features: Any) -> Any:
     else:
         bad_rows = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(bad_rows):
-        others = f", and so do {len(bad_rows) - 1:,} other rows" if len(bad_rows) > 1 else ""
+        others = f"; rows like this: {len(bad_rows):,}" if len(bad_rows) > 1 else ""
         raise DataError(
             f"row {bad_rows[0]:,} of the features contains NaN or infinity{others}. Replace these values, or "
             "remove the rows."
