@@ -154,6 +154,7 @@ def test_bad_rdf(put):
     [
         lambda url: {"@context": url},
         lambda url: {"@context": [{}, url]},
+        lambda url: {"@context": [[[url]]]},
         lambda url: {"@context": {"@import": url}},
         lambda url: {"@graph": [{"@context": {"x": {"@id": "urn:x", "@context": url}}}]},
     ],
@@ -183,7 +184,14 @@ def test_entities(put):
     """Those of most OWL files are short for a URL; others would be files, or make gigabytes of a few bytes."""
     pytest.importorskip("rdflib")
     assert read_hierarchy(put("h.owl", RDF.replace("ENTITIES", '<!ENTITY b "name">'))).names == {"urn:a": "name"}
-    for hostile in ('<!ENTITY b "&owl;&owl;">', '<!ENTITY b SYSTEM "file:///etc/hostname">'):
+    hostile_ones = [
+        '<!ENTITY b "&owl;&owl;">',
+        """<!ENTITY b '>"&owl;&owl;'>""",
+        '<!ENTITY b "&#38;owl;&#x26;owl;">',
+        '<!ENTITY b SYSTEM "file:///etc/hostname">',
+        '<!ENTITY % b SYSTEM "file:///etc/hostname"> %b;',
+    ]
+    for hostile in hostile_ones:
         with pytest.raises(DataError, match="has entities that refer to files or to each other"):
             read_hierarchy(put("h.owl", RDF.replace("ENTITIES", hostile)))
     with pytest.raises(DataError, match="UTF-16"):

@@ -30,8 +30,10 @@ RDF_FORMATS = {
 JSON_SUFFIXES = {".jsonl", ".ndjson", ".json"}
 HEADER = ("child", "parent")
 MAX_BYTES = 1 << 30
-# An entity of XML that is elsewhere, or made of others: a few bytes can become gigabytes.
-ENTITY = re.compile(rb"<!ENTITY\s[^>]*?(SYSTEM|PUBLIC|&(?!#))[^>]*>")
+# An entity of XML that is more than a name for some characters: it may be elsewhere, or made of others, so that a few
+# bytes become gigabytes. "&#38;" is "&" when the entity is read, and can refer to others, too.
+_VALUE = rb"(?:[^&%%%b]|&#(?!0*38;|x0*26;)x?[0-9A-Fa-f]+;)*"
+ENTITY = re.compile(rb"<!ENTITY(?!\s+[^\s%%\"'>]+\s+(?:\"%b\"|'%b')\s*>)" % (_VALUE % b'"', _VALUE % b"'"))
 # The share of parents that texts have as labels, too, if they have all of them but for some mistakes.
 MIN_INCLUSIVE = 0.9
 
@@ -283,13 +285,15 @@ def _check_contexts(content: bytes, source: str | Path) -> None:
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            context = value.get("@context")
-            for other in (*(context if isinstance(context, list) else [context]), value.get("@import")):
-                if isinstance(other, str):
+            contexts = [value.get("@context"), value.get("@import")]
+            while contexts:
+                context = contexts.pop()
+                if isinstance(context, str):
                     raise DataError(
-                        f"{source}: its context is elsewhere, at {other!r:.80}; nothing is downloaded. Put the context "
-                        "into the file."
+                        f"{source}: its context is elsewhere, at {context!r:.80}; nothing is downloaded. Put the "
+                        "context into the file."
                     )
+                contexts += context if isinstance(context, list) else []  # also of lists
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
