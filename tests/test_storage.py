@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+import shortlist
 from s3_server import s3_server
+from shortlist.cluster.predict import InputFile, input_files
+from shortlist.cluster.train import check_replaceable_at, run_on_cluster
+from shortlist.cluster.worker import TrainJob
 from shortlist.data import storage
-from shortlist.errors import DataError, OptionError
+from shortlist.data.rows import RowOptions
+from shortlist.errors import DataError, ModelError, OptionError
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `parquet`")
 pytest.importorskip("fsspec", reason="needs fsspec, which comes with the extra `ray`")
@@ -98,7 +103,7 @@ def test_half_a_file_is_removed(root):
 
 def test_names_do_not_lead_out_of_the_folder(tmp_path, monkeypatch):
     names = ["config.json", "../../stolen.txt"]
-    monkeypatch.setattr(storage, "_below", lambda url: [storage.Stored(f"{url}/{name}", 1, "") for name in names])
+    monkeypatch.setattr(storage, "files_below", lambda url: [storage.Stored(f"{url}/{name}", 1, "") for name in names])
     monkeypatch.setattr(storage, "open_file", lambda url: io.BytesIO(b"x"))
     with pytest.raises(DataError, match=r"/\.\./\.\./stolen\.txt: a file with such a name is not copied"):
         storage.download("s3://bucket/model", tmp_path / "a" / "b")
@@ -118,11 +123,43 @@ def test_copies_of_killed_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with storage.temporary_folder() as own:
         dead = tmp_path / Path(own).name.replace(f"-{os.getpid()}-", "-999999999-")
-        other = tmp_path / "shortlist-of-somebody"
-        for folder in (dead, other):
+        others = [tmp_path / "shortlist-of-somebody"]
+        # Of a machine called as this one, "-999999999"; the number of the process is 7.
+        others.append(dead.with_name(dead.name.replace("-999999999-", "-999999999-7-")))
+        for folder in (dead, *others):
             folder.mkdir()
         with storage.temporary_folder() as more:
-            assert {path.name for path in tmp_path.iterdir()} == {Path(own).name, Path(more).name, other.name}
+            names = {Path(own).name, Path(more).name, *(other.name for other in others)}
+            assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_only_a_model_is_replaced_by_one_that_is_trained(root, tmp_path):
+    """Before any work: whatever is below the URL is removed at the end."""
+    model = shortlist.train(["red shoes", "blue hat"], ["shoes", "hats"], "centroid")
+    job = TrainJob("in.jsonl", "astec", f"{root}/out/", options={"checkpoint_dir": f"{root}/out.checkpoints"})
+    check_replaceable_at(job.out)  # there is nothing
+    for config in (b"{}", b"[" * 100_000):
+        storage.write_bytes(config, f"{root}/out/config.json")
+        with pytest.raises(ModelError, match="out/ exists and is not a model: nothing was written"):
+            run_on_cluster(job, "127.0.0.1:1", 2)
+    model.save(tmp_path / "model")
+    storage.upload(tmp_path / "model", job.out)
+    check_replaceable_at(job.out)
+    storage.write_bytes(b"years of work", f"{root}/out/thesis/1.txt")
+    with pytest.raises(ModelError, match=r"out/ holds 'thesis/1.txt', which is not part of the model"):
+        run_on_cluster(job, "127.0.0.1:1", 2)
+
+
+def test_input_of_a_prediction_on_a_cluster(root):
+    file = "in/a.jsonl" if root.startswith("memory") else "in/a[1].jsonl"  # which fsspec cannot rename
+    for name in (file, "in/notes.pdf", "other/notes.pdf"):
+        storage.write_bytes(b"{}", f"{root}/{name}")
+    (name,) = input_files([f"{root}/in"])
+    assert name == f"{root}/{file}" and InputFile.of(name, None, RowOptions()).n_bytes == 2
+    with pytest.raises(DataError, match=r"other: has no files with texts. Check the URL, or give a pattern"):
+        input_files([f"{root}/other"])
+    with pytest.raises(DataError, match=r"in: has no parquet files"):
+        input_files([f"{root}/in"], "parquet")
 
 
 def test_what_cannot_be_opened_is_said():

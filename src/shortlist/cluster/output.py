@@ -85,7 +85,7 @@ class Output:
         try:
             content = storage.read_bytes(path) if storage.is_url(path) else Path(path).read_bytes()
             return msgspec.json.decode(content, type=dict[str, Any])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise DataError(f"{path}: cannot be read ({error}). Remove the folder to start over.") from None
 
     def _refuse_unfinished(self, remove: str) -> None:
@@ -126,7 +126,7 @@ class StoredOutput(Output):
         yield
 
     def names(self) -> list[str]:
-        return [stored.url.removeprefix(f"{self.folder}/") for stored in storage.find_files(self.folder)]
+        return [stored.url.removeprefix(f"{self.folder}/") for stored in storage.files_below(self.folder)]
 
     def finish(self, record: dict[str, Any]) -> None:
         self._write(record)

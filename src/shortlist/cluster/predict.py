@@ -109,7 +109,7 @@ class InputFile(NamedTuple):
             raise OptionError(
                 f"{name}: cannot tell the format from the name. Set --from to jsonl, csv, tsv or parquet."
             )
-        (stored,) = storage.find_files(name)
+        (stored,) = [stored for stored in storage.files_below(name) if stored.url == name]
         return InputFile(name, known, "row" if known == "parquet" else "line", stored.size, stored.version)
 
 
@@ -138,7 +138,11 @@ def stored_files(pattern: str, format: str | None) -> list[str]:
     if urls == [pattern] or any(wildcard in pattern for wildcard in storage.WILDCARDS):
         return urls
     known = [url for url in urls if format_of(Path(url)) and not Path(url).name.startswith((".", "_"))]
-    return [url for url in known if format in (None, format_of(Path(url)))]
+    files = [url for url in known if format in (None, format_of(Path(url)))]
+    if not files:
+        what = "files with texts" if format is None else f"{format} files"
+        raise DataError(f"{pattern}: has no {what}. Check the URL, or give a pattern such as {pattern.rstrip('/')}/*.")
+    return files
 
 
 def predict_files(

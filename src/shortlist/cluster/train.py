@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shortlist.data import storage
-from shortlist.errors import OptionError, ShortlistError
+from shortlist.errors import ModelError, OptionError, ShortlistError
 from shortlist.model.folder import check_bits, check_replaceable, load
+from shortlist.model.format import CONFIG, is_model, read_config, require_own_files
 from shortlist.model.model import Model
 from shortlist.recipes.options import count, resolve
 from shortlist.recipes.recipe import PUBLISHED, Recipe, list_recipes
@@ -119,10 +120,29 @@ def run_on_cluster(job: TrainJob, cluster: str, workers: int) -> None:
     check_bits(job.bits)
     if not storage.is_url(job.out):
         check_replaceable(Path(job.out))
+    elif not options.resume:  # else it may hold a part of the model, from an upload that was interrupted
+        check_replaceable_at(job.out)
     with lock_checkpoints(options.checkpoint_dir), stopping(options.checkpoint_dir):
         require_no_checkpoints(options)
         with connected(cluster) as ray:
             run_until_done(ray, job, workers, options.threads)
+
+
+def check_replaceable_at(url: str) -> None:
+    """As `check_replaceable`, for a folder at a URL: whatever is there is removed before the model is written."""
+    names = {stored.url.removeprefix(f"{url.rstrip('/')}/") for stored in storage.files_below(url)}
+    if not names:
+        return
+    if CONFIG in names:
+        with storage.local_copy(url, CONFIG) as folder:
+            if is_model(folder):
+                try:
+                    config, _ = read_config(folder)
+                except ModelError as error:
+                    raise ModelError(f"{error} Nothing was written.".replace(str(folder), url)) from None
+                require_own_files(url, names, config)
+                return
+    raise ModelError(f"{url} exists and is not a model: nothing was written. Choose another URL.")
 
 
 def run_until_done(ray: Any, job: TrainJob, n_workers: int, n_threads: int) -> None:

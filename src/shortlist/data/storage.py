@@ -60,10 +60,10 @@ def find_files(pattern: str) -> list[Stored]:
     """The files below a folder, the file itself, or those that a pattern such as "s3://bucket/in/*.parquet" stands for,
     in the order of their names. A wildcard does not stand for "/"."""
     if not any(wildcard in pattern for wildcard in WILDCARDS):
-        return _below(pattern)
+        return files_below(pattern)
     wanted = _parts(pattern)
     fixed = next(number for number, part in enumerate(wanted) if any(wildcard in part for wildcard in WILDCARDS))
-    found = _below(pattern.partition("://")[0] + "://" + "/".join(wanted[:fixed]))
+    found = files_below(pattern.partition("://")[0] + "://" + "/".join(wanted[:fixed]))
     return [stored for stored in found if _matches(_parts(stored.url), wanted)]
 
 
@@ -75,7 +75,8 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _below(url: str) -> list[Stored]:
+def files_below(url: str) -> list[Stored]:
+    """The files below a folder, or the file itself."""
     pyarrow_fs, (system, path) = _pyarrow_fs(), _system(url)
     with _explained(url):
         info = system.get_file_info(path)
@@ -121,9 +122,10 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder for copies on this machine. Those that killed processes have left here are removed first."""
     here = f"shortlist-{socket.gethostname()}"
     for leftover in Path(tempfile.gettempdir()).glob(f"{here}-*-*"):
-        number = leftover.name.removeprefix(f"{here}-").partition("-")[0]
+        number, _, rest = leftover.name.removeprefix(f"{here}-").partition("-")
+        is_own = number.isdecimal() and "-" not in rest  # else of a machine whose name begins like that of this one
         with suppress(OSError):  # of another user
-            if number.isdecimal() and not psutil.pid_exists(int(number)) and leftover.stat().st_uid == os.getuid():
+            if is_own and not psutil.pid_exists(int(number)) and leftover.stat().st_uid == os.getuid():
                 shutil.rmtree(leftover, ignore_errors=True)
     return tempfile.TemporaryDirectory(prefix=f"{here}-{os.getpid()}-")
 
@@ -145,7 +147,7 @@ def local_copy(path: str, only: str = "") -> Iterator[Path]:
 
 def download(url: str, to: Path) -> None:
     """Copy a file, or a folder with all that is in it."""
-    files = _below(url)
+    files = files_below(url)
     if not files:
         raise DataError(f"{url}: no such file or folder. Check the URL.")
     for stored in files:

@@ -47,6 +47,7 @@ from shortlist.model.format import (
     mapped,
     read_config,
     read_contents,
+    require_own_files,
     shard_name,
     shards_of,
     split_rows,
@@ -192,12 +193,7 @@ def check_replaceable(folder: Path, overwrite: bool = True) -> None:
         config, _ = read_config(folder)
     except ModelError as error:
         raise ModelError(f"{error} Nothing was written; choose another folder.") from None
-    others = sorted({path.name for path in folder.iterdir()} - {CONFIG, README, *config.files})
-    if others:
-        raise ModelError(
-            f"{folder} holds {others[0]!r}, which is not part of the model there: nothing was written. "
-            "Move it away, or choose another folder."
-        )
+    require_own_files(folder, {path.name for path in folder.iterdir()}, config)
 
 
 class ModelReader:

@@ -155,6 +155,16 @@ def is_model(folder: Path) -> bool:
         return False
 
 
+def require_own_files(folder: Path | str, names: set[str], config: ModelConfig) -> None:
+    """Raise an error if a folder with these files, or one at a URL, holds more than the model with this config."""
+    others = sorted(names - {CONFIG, README, *config.files})
+    if others:
+        raise ModelError(
+            f"{folder} holds {others[0]!r}, which is not part of the model there: nothing was written. "
+            "Move it away, or choose another folder."
+        )
+
+
 def checksum(content: Any) -> str:
     import xxhash
 

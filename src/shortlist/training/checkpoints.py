@@ -196,7 +196,7 @@ def checkpoints_of(phase: str, identity: dict[str, Any], options: Options, group
 
 def refuse_to_overwrite_stored(url: str) -> None:
     """As `Checkpoints.refuse_to_overwrite`, for all checkpoints at a URL."""
-    if any(stored.url.endswith(f"/{FACTS}") for stored in storage.find_files(url)):
+    if any(stored.url.endswith(f"/{FACTS}") for stored in storage.files_below(url)):
         raise _holds_interrupted(url)
 
 
