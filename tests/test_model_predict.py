@@ -11,6 +11,8 @@ import shortlist
 from model_files import change_config, put_arrays
 from shortlist.errors import ModelError, OptionError
 from shortlist.model import model as model_module
+from shortlist.model.uninformed import RankOptions, limit_scores
+from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.blend import Blend
 from shortlist.stages.calibration import N_POINTS, Calibration
 from shortlist.training.ensemble import combine
@@ -244,3 +246,19 @@ def test_a_text_that_says_nothing_gets_no_high_score(text):
     ids = np.arange(model.n_labels)[None]
     assert model.scores([text], ids).max() <= most
     assert model.predict("red")[0].score > 0.8
+
+
+def test_the_empty_text_is_ranked_as_the_others_are(centroid, monkeypatch):
+    """Another number of labels or another search effort may find another best label for it."""
+    allowed, asked = AllowedLabels(np.ones(centroid.n_labels, bool)), []
+
+    def raw_rank(inputs, *how):
+        asked.append((inputs, *how))
+        return np.zeros((1, 2), np.int32), np.array([[0.7, 0.1]])
+
+    monkeypatch.setattr(centroid, "raw_rank", raw_rank)
+    centroid.facts["data"] = {"texts": 10, "texts_of_largest_label": 2}
+    scores, known = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]]), np.array([0, 0, 1])
+    limited = limit_scores(scores, np.array([0.7, 0.8, 0.7]), known, centroid, RankOptions(500, 0.1, allowed))
+    assert limited.tolist() == [[0.2, 0.1], [0.9, 0.1], [0.9, 0.1]]
+    assert asked == [([""], 500, 0.1, allowed)]

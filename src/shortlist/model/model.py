@@ -32,7 +32,7 @@ from shortlist.model.label_lookup import LabelChoice
 from shortlist.model.levels import N_ROLLED_UP, Levels
 from shortlist.model.own_labels import ModelLabels
 from shortlist.model.prediction import Prediction, WordEffect
-from shortlist.model.uninformed import limit_scores
+from shortlist.model.uninformed import DEFAULTS, RankOptions, limit_scores
 from shortlist.odds import log_odds
 from shortlist.stages.allowed import AllowedLabels
 from shortlist.stages.calibration import N_RANKED, Calibration
@@ -205,8 +205,9 @@ class Model(ModelLabels):
             allowed = self.levels.only_leaves(allowed)
         with use_cores(threads):
             n_ranked = max(k, N_ROLLED_UP if parents else TAIL_CANDIDATES if tail else N_RANKED)
-            ids, raw = self.raw_rank(inputs, n_ranked, search_effort, None if parents else allowed)
-            scores = self.calibrated(inputs, raw, allowed=None if parents else allowed)
+            how = RankOptions(n_ranked, search_effort, None if parents else allowed)
+            ids, raw = self.raw_rank(inputs, *how)
+            scores = self.calibrated(inputs, raw, how=how)
         if parents:
             return self.levels.best(ids, scores, k, thresholds, allowed, most_specific=levels == "back-off")
         if thresholds is not None:
@@ -249,13 +250,13 @@ class Model(ModelLabels):
         return np.nan_to_num(scores[0] if len(scores) == 1 else np.mean(scores, axis=0))
 
     def calibrated(
-        self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None, allowed: AllowedLabels | None = None
+        self, inputs: Any, scores: np.ndarray, best: np.ndarray | None = None, how: RankOptions = DEFAULTS
     ) -> np.ndarray:
         """Probabilities for scores of `raw_rank`. `best` has those of each text's best labels, if they are others."""
         known, first = self.known_share(inputs), (scores if best is None else best)[:, 0]
         if self.calibration is not None:
             scores = self.calibration.apply(scores, known, best)
-        return limit_scores(np.clip(scores, 0, 1), first, known, self, allowed)
+        return limit_scores(np.clip(scores, 0, 1), first, known, self, how)
 
     def known_share(self, inputs: Any) -> np.ndarray:
         """The share of each text's words that are in the vocabulary; 1 for features, 0 for a text without words."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant, reliability
 from shortlist.model.model import TAIL_CANDIDATES, Model
+from shortlist.model.uninformed import RankOptions
 from shortlist.stages.calibration import Calibration
 from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
@@ -53,7 +54,7 @@ def tune(model: Model, build: Build) -> None:
     known = data.held_out_known_share()
     prior = RERANKED if isinstance(model.pipelines[0].reranker, Reranker) else ANY_SCORES
     model.calibration, model.facts["calibration"] = calibrate(ids, scores, known, build, prior)
-    probabilities = model.calibrated(data.held_out_raw, np.where(ids >= 0, scores, 0))
+    probabilities = model.calibrated(data.held_out_raw, np.where(ids >= 0, scores, 0), how=RankOptions(RANKS))
     model.facts["tail_choice"] = choose_tail(ids, scores, probabilities, build)
     model.tail_ranking = model.tail_ranking.with_auto(model.facts["tail_choice"]["tail"])
     model.facts["storage"] = cost_of_8_bits(model, build)

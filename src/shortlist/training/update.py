@@ -23,6 +23,7 @@ from shortlist.labels.propensity import frequencies_of, propensities
 from shortlist.model.checks import check_same_fields
 from shortlist.model.labelling import relabelled, word_limits
 from shortlist.model.model import Model
+from shortlist.model.uninformed import RankOptions
 from shortlist.stages.more_words import with_more_words
 from shortlist.stages.pipeline import Pipeline
 from shortlist.stages.reranker import Reranker
@@ -199,7 +200,7 @@ def refresh(before: Model, model: Model, held_out: Dataset) -> dict[str, Any]:
     scores, known = np.where(ids >= 0, scores, 0), model.known_share(inputs)
     prior = RERANKED if isinstance(model.pipelines[0].reranker, Reranker) else ANY_SCORES
     fitted, _, unseen = fit_calibration(scores, hits, known, prior)
-    as_before = model.calibrated(inputs, scores)[:, :CALIBRATED_RANKS]
+    as_before = model.calibrated(inputs, scores, how=RankOptions(RANKS))[:, :CALIBRATED_RANKS]
     losses = [float(((guesses - hits) ** 2).mean()) for guesses in (as_before, unseen)]
     facts["calibration"] = "refreshed" if losses[1] < losses[0] else "kept"
     if losses[1] < losses[0]:
