@@ -207,6 +207,11 @@ class TestVectorsOfColumns:
             shortlist.train(DENSE, recipe="slice", reranker=True)
 
 
+def test_features_are_not_stored_as_texts():
+    with pytest.raises(OptionError, match="keep_texts stores texts, and the data set has features"):
+        shortlist.train(SPARSE, recipe="astec", keep_texts=5)
+
+
 @pytest.mark.slow
 def test_max_words_of_features_is_the_longest_row_and_keeps_the_largest_weights():
     pytest.importorskip("torch")

@@ -15,7 +15,7 @@ from shortlist.errors import DataError, ModelError, OptionError
 from shortlist.stages.evidence import forget, remember_texts, taught_labels
 from shortlist.stages.replacing import centres_of, words_of
 from shortlist.text import Tokenizer
-from shortlist.training.kept_texts import kept_texts
+from shortlist.training.kept_texts import kept_after, kept_texts, texts_to_keep
 from shortlist.training.update import label_counts
 from shortlist.training.word_weights import learn_word_weights
 from test_training_word_weights import random_problem
@@ -221,6 +221,24 @@ def test_kept_texts_hold_new_labels_back(tmp_path):
         model.kept_texts = damaged
         with pytest.raises(ModelError, match="texts that the model stores are damaged"):
             model.update(new)
+
+
+@pytest.mark.parametrize(("n_stored", "n_new"), [(100, 50), (99, 50), (20, 80), (0, 99)])
+def test_stored_texts_are_old_and_new_ones_by_their_shares(centroid, n_stored, n_new):
+    """Also where there is room left: 99 texts are old and 99 are new."""
+    model = centroid.update(NEW)  # a copy
+    model.options = {**model.options, "keep_texts": 100}
+    model.kept_texts = texts_to_keep(codes(n_stored), 100, 0)
+    new = shortlist.read([(f"zebra {i}", {"Z1": 1, "J40": 0}) for i in range(99)])
+    model.kept_texts = kept_after(model, new, 99, 0)
+    kept = [labels for text, labels in pairs_of(kept_texts(model)) if "zebra" in text]
+    assert kept == ["Z1"] * n_new
+    assert len(kept_texts(model)) == min(100, n_stored + 99)
+
+
+def test_wrong_labels_are_not_stored():
+    data = shortlist.read([("zebra", {"Z1": 1, "J40": 0})])
+    assert texts_to_keep(data, 5, 0) == b'{"text":"zebra","labels":["Z1"]}\n'
 
 
 def pairs_of(data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import ModelError
 from shortlist.model.model import Model
@@ -19,10 +20,18 @@ class KeptText(msgspec.Struct):
 
 def texts_to_keep(dataset: Dataset, n: int, seed: int) -> bytes:
     """Some texts of the data set, at random, with their labels: one JSON line each."""
-    rows = np.sort(np.random.default_rng(seed).permutation(len(dataset))[:n]).tolist()
+    rows, labels, names = np.random.default_rng(seed).permutation(len(dataset))[:n], right(dataset), dataset.label_names
     return b"".join(
-        msgspec.json.encode(KeptText(dataset.texts[row], list(dataset.labels_of(row)))) + b"\n" for row in rows
+        msgspec.json.encode(KeptText(dataset.texts[row], [names[i] for i in labels.row(row)])) + b"\n"
+        for row in np.sort(rows).tolist()
     )
+
+
+def right(dataset: Dataset) -> Ragged:
+    """The labels of each text without those that a person has called wrong: weights of 0 or less."""
+    labels = dataset.labels
+    plain = Ragged(labels.indptr, labels.values)
+    return plain if labels.weights is None else plain.keep(labels.weights > 0)
 
 
 def kept_texts(model: Model) -> Dataset | None:
@@ -39,7 +48,7 @@ def kept_after(model: Model, new: Dataset, n_before: int, seed: int) -> bytes:
     lines, n = model.kept_texts.splitlines(keepends=True), model.options.get("keep_texts", 0)
     if not n:
         return b""
-    n_new = min(round(n * len(new) / (n_before + len(new))), len(new)) if len(lines) == n else n - len(lines)
+    n_new = max(round(n * len(new) / (n_before + len(new))), n - len(lines))  # at least what there is room for
     added = texts_to_keep(new, n_new, seed).splitlines(keepends=True)
     kept = np.random.default_rng(seed).permutation(len(lines))[: n - len(added)]
     return b"".join([*(lines[i] for i in np.sort(kept).tolist()), *added])

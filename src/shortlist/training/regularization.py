@@ -41,7 +41,7 @@ def choose_C(
     frequencies: np.ndarray,
     is_tried: np.ndarray,
 ) -> float:
-    """`LARGE_C` where held-out texts surely show that it tells right from wrong candidates better, else `DEFAULT_C`.
+    """`LARGE_C` where it tells right from wrong candidates better by more than a standard error, else `DEFAULT_C`.
 
     learn          a re-ranker whose labels `is_tried` were learnt with this C
     evidence       of held-out texts

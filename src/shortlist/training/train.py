@@ -194,12 +194,14 @@ def require_inputs(recipe: Recipe, dataset: Dataset) -> None:
 
 
 def require_words(dataset: Dataset, options: Options) -> None:
-    """Raise an error if dense features are to be read as words."""
+    """Raise an error if features are to be read as words, or stored as texts."""
     reranker, vectors = options.get("reranker", "none"), options.get("vectors", "")
     if dataset.input_kind == "dense" and (reranker == "words" or vectors):
         raise OptionError(
             "reranker=words and vectors are for words, and the data set has dense features: leave them out"
         )
+    if dataset.features is not None and options.get("keep_texts", 0):
+        raise OptionError("keep_texts stores texts, and the data set has features: leave it out")
 
 
 def require_reranker(recipe: Recipe, options: Options) -> None:

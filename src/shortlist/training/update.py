@@ -30,7 +30,7 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.text.texts import Texts
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
-from shortlist.training.kept_texts import kept_after, kept_texts
+from shortlist.training.kept_texts import kept_after, kept_texts, right
 from shortlist.training.learning_on import Lesson, learn_on
 from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 
@@ -87,7 +87,7 @@ def update(model: Model, data: Any, replay: Any = None, threads: int | None = No
             refreshed = refresh(model, learnt, held_out)
             changed.calibration, changed.thresholds, changed.facts = learnt.calibration, learnt.thresholds, learnt.facts
     n_before = model.facts.get("data", {}).get("texts", 0) + sum(one["texts"] for one in model.facts.get("updates", []))
-    changed.kept_texts = kept_after(model, replace(dataset, labels=right(dataset)), n_before, seed)
+    changed.kept_texts = kept_after(model, dataset, n_before, seed)
     changed.facts["updates"] = [*model.facts.get("updates", []), {**about, **refreshed}]
     return changed
 
@@ -120,13 +120,6 @@ def require_pairs(model: Model, dataset: Dataset, what: str) -> None:
                 f"{what} has labels that the model does not know, such as {labels[0]!r:.80}. New labels are added by "
                 f"name, and this model takes {model.inputs}: leave them out, or train again."
             )
-
-
-def right(dataset: Dataset) -> Ragged:
-    """The labels of each text without those that a person has called wrong: weights of 0 or less."""
-    labels = dataset.labels
-    plain = Ragged(labels.indptr, labels.values)
-    return plain if labels.weights is None else plain.keep(labels.weights > 0)
 
 
 def wrong(dataset: Dataset) -> Ragged:
