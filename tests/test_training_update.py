@@ -217,6 +217,9 @@ def test_kept_texts_hold_new_labels_back(tmp_path):
     kept = kept_texts(changed)
     assert (len(kept), sum("zebra" in text for text in kept.texts)) == (100, 8)  # 20 of 260 texts are new
     assert {label for text, label in pairs_of(kept) if "zebra" in text} == {"Z1"}
+    without = changed.remove_labels(["Z1"])  # a later label of this name must not learn from them
+    assert kept_texts(without).texts == [text for text in kept.texts if "zebra" not in text]
+    assert kept_texts(changed).texts == kept.texts
     for damaged in (b'{"text": 5}', b'{"more": ' + b"[" * 10_000):
         model.kept_texts = damaged
         with pytest.raises(ModelError, match="texts that the model stores are damaged"):

@@ -62,7 +62,12 @@ def remove_labels(model: Model, labels: Iterable[str] | str) -> Model:
         raise OptionError("a model needs at least one label: all would be removed")
     pipelines = [keep_labels(pipeline, kept) for pipeline in model.pipelines]
     names = [model.label_names[i] for i in kept.tolist()]
-    return relabelled(model, pipelines, names, model.display_names, kept)
+    changed = relabelled(model, pipelines, names, model.display_names, kept)
+    if model.kept_texts:  # or a later label of the same name would learn from them
+        from shortlist.training.kept_texts import kept_without
+
+        changed.kept_texts = kept_without(model, {model.label_names[i] for i in removed})
+    return changed
 
 
 def rename_labels(model: Model, names: Mapping[str, str]) -> Model:

@@ -104,7 +104,7 @@ RERANKER_OPTIONS = (
         (float,),
         0.0,
         "inverse regularisation of linear classifiers (reranker=words, classifier=slice or dismec), as in "
-        "scikit-learn; 0: 1, or 4 for a re-ranker if that is surely better on held-out texts",
+        "scikit-learn; 0: 1, or 4 for a re-ranker if that is clearly better on held-out texts",
         low=0,
     ),
     count("n_reranker_epochs", 12, "with reranker=network: passes over the texts"),

@@ -34,13 +34,23 @@ def right(dataset: Dataset) -> Ragged:
     return plain if labels.weights is None else plain.keep(labels.weights > 0)
 
 
-def kept_texts(model: Model) -> Dataset | None:
-    """The texts that the model stores; None if it stores none."""
+def stored_in(model: Model) -> list[KeptText]:
     try:
-        found = msgspec.json.Decoder(KeptText).decode_lines(model.kept_texts)
+        return msgspec.json.Decoder(KeptText).decode_lines(model.kept_texts)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(f"the texts that the model stores are damaged: {error}") from None
+
+
+def kept_texts(model: Model) -> Dataset | None:
+    """The texts that the model stores; None if it stores none."""
+    found = stored_in(model)
     return Dataset.from_lists([one.text for one in found], [one.labels for one in found]) if found else None
+
+
+def kept_without(model: Model, removed: set[str]) -> bytes:
+    """What the model stores once some labels are gone; texts that have no other label go, too."""
+    left = [KeptText(one.text, [label for label in one.labels if label not in removed]) for one in stored_in(model)]
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in left if one.labels)
 
 
 def kept_after(model: Model, new: Dataset, n_before: int, seed: int) -> bytes:
