@@ -163,6 +163,7 @@ def test_a_warning_if_no_word_is_found(tmp_path, caplog):
         ("", "", ["empty"]),
         ("5 3\nthe 1 2 3\n", "line 1", ["promises 5", "there are 1", "truncated"]),
         ("5 3\n", "line 1", ["promises 5", "there are 0"]),
+        ("2 2147483648\n\n\n", "line 1", ["promises 2,147,483,648 dimensions", "no vector follows"]),
         ("2 2147483648\nred 1 2\nhat 3 4\n", "line 2", ["promises 2,147,483,648 dimensions", "red 1 2"]),
         (f"2 {'9' * 17}\nred 1\n", "line 2", ["dimensions"]),
         (f"2 {'9' * 5000}\nthe 1 2\n", "line 2", ["expected 1 numbers, found 2"]),

@@ -154,6 +154,8 @@ def _find_in_text(
             f"{path}: line 1 promises {n_promised:,} words, but there are {number - 1:,}. "
             "The file seems truncated: download it again, or correct its first line."
         )
+    if not is_confirmed and forms:
+        raise DataError(f"{path}: line 1 promises {dimensions:,} dimensions, but no vector follows. Download it again.")
     return found, dimensions
 
 
