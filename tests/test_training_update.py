@@ -12,10 +12,10 @@ import shortlist
 from shortlist.arrays import Ragged
 from shortlist.cli import shortlist as command_line
 from shortlist.errors import DataError, ModelError, OptionError
+from shortlist.model.kept_texts import kept_after, kept_texts, texts_to_keep
 from shortlist.stages.evidence import forget, remember_texts, taught_labels
 from shortlist.stages.replacing import centres_of, words_of
 from shortlist.text import Tokenizer
-from shortlist.training.kept_texts import kept_after, kept_texts, texts_to_keep
 from shortlist.training.update import label_counts
 from shortlist.training.word_weights import learn_word_weights
 from test_training_word_weights import random_problem

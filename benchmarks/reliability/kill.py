@@ -163,6 +163,8 @@ def run(name: str, delays: list[float], rng: random.Random) -> list[str]:
     arguments = JOBS[name].split()
     for delay in [*delays, None]:
         can_resume = arguments[0] in ("train", "predict")
+        if killed_at and not can_resume and Path("out").exists():
+            break  # the model was in place before the kill; `main` looks whether it is whole
         child = start([*arguments, "--resume"] if killed_at and can_resume else arguments)
         if delay is not None:
             time.sleep(delay)

@@ -26,12 +26,12 @@ from shortlist.errors import ShortlistError
 from shortlist.labels.hierarchy import read_hierarchy
 from shortlist.lazy import sparse
 from shortlist.model.format import CONFIG, README, FileFacts, ModelConfig, checksum, config_checksum
+from shortlist.model.kept_texts import kept_texts
 from shortlist.serving.annif import FORM_TYPE
 from shortlist.serving.feedback import FeedbackRequest, line_of
 from shortlist.serving.operations import JSON_TYPE
 from shortlist.text.pretrained_vectors import load_rows, load_vectors
 from shortlist.training.checkpoints import Checkpoints, read_arrays
-from shortlist.training.kept_texts import kept_texts
 
 CORPUS_LIMIT = 500
 WAIT_SECONDS = 0.01  # for a response

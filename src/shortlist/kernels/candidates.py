@@ -29,7 +29,7 @@ def search_cells(queries, cells, cell_scales, starts, values, scales, n_cells, p
 
 
 def search_codes(queries, *arguments):
-    """As `search_cells`, by a first look at short codes: see c/search.c."""
+    """As `search_cells`, by a first look at short codes: see c/codes.c."""
     run_ranges(native.search_codes, len(queries), QUERIES_AT_ONCE // 2, queries, *arguments)
 
 

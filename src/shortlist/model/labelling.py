@@ -19,6 +19,7 @@ from shortlist.data.label_names import read_names
 from shortlist.errors import OptionError
 from shortlist.labels.centroids import normalize_rows
 from shortlist.lazy import sparse
+from shortlist.model.kept_texts import kept_without
 from shortlist.model.label_lookup import entries_of
 from shortlist.stages.classifier import RowClassifier
 from shortlist.stages.evidence import largest_of_names, remember_more
@@ -64,8 +65,6 @@ def remove_labels(model: Model, labels: Iterable[str] | str) -> Model:
     names = [model.label_names[i] for i in kept.tolist()]
     changed = relabelled(model, pipelines, names, model.display_names, kept)
     if model.kept_texts:  # or a later label of the same name would learn from them
-        from shortlist.training.kept_texts import kept_without
-
         changed.kept_texts = kept_without(model, {model.label_names[i] for i in removed})
     return changed
 

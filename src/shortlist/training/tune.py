@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shortlist.evaluation.calibration import is_relevant, reliability
+from shortlist.model.kept_texts import texts_to_keep
 from shortlist.model.model import TAIL_CANDIDATES, Model
 from shortlist.model.uninformed import RankOptions
 from shortlist.stages.calibration import Calibration
@@ -16,7 +17,6 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.training.build import Build
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, Prior, fit_calibration
-from shortlist.training.kept_texts import texts_to_keep
 from shortlist.training.search import choose_search
 
 log = logging.getLogger("shortlist")

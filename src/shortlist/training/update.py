@@ -21,6 +21,7 @@ from shortlist.evaluation.goals import Goal
 from shortlist.kernels.threads import use_cores, use_threads
 from shortlist.labels.propensity import frequencies_of, propensities
 from shortlist.model.checks import check_same_fields
+from shortlist.model.kept_texts import kept_after, kept_texts, right
 from shortlist.model.labelling import relabelled, word_limits
 from shortlist.model.model import Model
 from shortlist.model.uninformed import RankOptions
@@ -30,7 +31,6 @@ from shortlist.stages.reranker import Reranker
 from shortlist.stages.tail import TailRanking
 from shortlist.text.texts import Texts
 from shortlist.training.calibrate import ANY_SCORES, RERANKED, fit_calibration
-from shortlist.training.kept_texts import kept_after, kept_texts, right
 from shortlist.training.learning_on import Lesson, learn_on
 from shortlist.training.tune import CALIBRATED_RANKS, RANKS
 

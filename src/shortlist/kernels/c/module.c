@@ -157,9 +157,9 @@ PyMODINIT_FUNC INIT(void) {
     }
 #endif
     PyObject *module = PyModule_Create(&MODULE);
-    const Kernel *tables[] = {TEXT_KERNELS,   SCORE_KERNELS, EVIDENCE_KERNELS, SEARCH_KERNELS, READING_KERNELS,
-                              METRIC_KERNELS, ROW_KERNELS,   MERGE_KERNELS,    TREE_KERNELS,   LABEL_KERNELS,
-                              RERANKER_KERNELS, ENCODER_KERNELS, PROCESSOR_KERNELS};
+    const Kernel *tables[] = {TEXT_KERNELS,    SCORE_KERNELS,  EVIDENCE_KERNELS, CODE_KERNELS,  SEARCH_KERNELS,
+                              READING_KERNELS, METRIC_KERNELS, ROW_KERNELS,      MERGE_KERNELS, TREE_KERNELS,
+                              LABEL_KERNELS,   RERANKER_KERNELS, ENCODER_KERNELS, PROCESSOR_KERNELS};
     const char *before = "";
     for (size_t i = 0; module && i < sizeof tables / sizeof *tables; i++) {
         for (const Kernel *kernel = tables[i]; kernel->name; before = kernel->name, kernel++) {

@@ -30,8 +30,8 @@ typedef struct {
     int has_result;
 } Kernel;
 
-extern const Kernel TEXT_KERNELS[], SCORE_KERNELS[], EVIDENCE_KERNELS[], SEARCH_KERNELS[], READING_KERNELS[],
-    METRIC_KERNELS[], ROW_KERNELS[], MERGE_KERNELS[], TREE_KERNELS[], LABEL_KERNELS[],
+extern const Kernel TEXT_KERNELS[], SCORE_KERNELS[], EVIDENCE_KERNELS[], CODE_KERNELS[], SEARCH_KERNELS[],
+    READING_KERNELS[], METRIC_KERNELS[], ROW_KERNELS[], MERGE_KERNELS[], TREE_KERNELS[], LABEL_KERNELS[],
     RERANKER_KERNELS[], ENCODER_KERNELS[];
 
 #define ARRAY(type, name, i) type *restrict name = (type *)arguments[i].data
@@ -47,6 +47,8 @@ static inline uint64_t mix(uint64_t counter) {
     bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
     return bits ^ (bits >> 31);
 }
+
+static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* A number below `bound` from 64 random bits, with a bias of less than bound / 2**32. */
 static inline int64_t below(uint64_t bits, int64_t bound) { return ((bits >> 32) * (uint64_t)bound) >> 32; }

@@ -267,6 +267,18 @@ void top_k(const float *scores, int64_t n, int64_t k, int32_t *positions, uint32
     }
 }
 
+int64_t mark_top(const float *scores, int64_t n, int64_t k, uint8_t *is_top, int32_t *positions, uint32_t *keys) {
+    top_k(scores, n, k, positions, keys);
+    int64_t filled = 0, n_changed = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t top = filled < k && positions[filled] == i;
+        filled += top;
+        n_changed += top != is_top[i];
+        is_top[i] = top;
+    }
+    return n_changed;
+}
+
 typedef struct {
     float score;
     int32_t position;
@@ -302,6 +314,15 @@ static int64_t best_of_candidates(const Argument *arguments) {
     return failed;
 }
 
+static int64_t mark_top_scores(const Argument *arguments) {
+    int64_t n = arguments[0].n, k = arguments[1].integer, n_changed = -1;
+    int32_t *positions = malloc((k + 1) * sizeof *positions);
+    uint32_t *keys = malloc((n + 1) * sizeof *keys);
+    if (positions && keys) n_changed = mark_top(arguments[0].data, n, k, arguments[2].data, positions, keys);
+    free(positions), free(keys);
+    return n_changed;
+}
+
 const Kernel SCORE_KERNELS[] = {
     {"sum_words", "IIlifibffI=f", sum_words_bytes, 0},
     {"sum_words", "IIlififffI=f", sum_words_floats, 0},
@@ -314,5 +335,6 @@ const Kernel SCORE_KERNELS[] = {
     {"blend_odds", "fffDDDDD=f", blend_odds, 0},
     {"calibrated", "ffddddDD=f", calibrated, 0},
     {"best_of_candidates", "if=i=f", best_of_candidates, 0},
+    {"mark_top", "fI=?", mark_top_scores, 1},
     {0},
 };

@@ -13,17 +13,11 @@ typedef struct {
     float *data, *private;
 } Rows;
 
-typedef struct {
-    double left, right;
-} Sums; /* of the halves of a node, for one word */
+typedef struct { double left, right; } Sums; /* of the halves of a node, for one word */
 
-typedef struct {
-    int32_t count, number; /* number + 1 in the copy; 0: none yet */
-} Word;
+typedef struct { int32_t count, number; } Word; /* number + 1 in the copy; 0: none yet */
 
-typedef struct {
-    int64_t end, n_clusters, n_words;
-} Node;
+typedef struct { int64_t end, n_clusters, n_words; } Node;
 
 /* Memory for splits of up to n rows with up to n_words words. */
 typedef struct {
@@ -65,18 +59,6 @@ static int allocate_work(int64_t n, int64_t n_words, Work *work) {
 static void free_work(Work work) {
     free(work.sums), free(work.direction), free(work.scores), free(work.is_left), free(work.was_left);
     free(work.positions), free(work.keys);
-}
-
-int64_t mark_top(const float *scores, int64_t n, int64_t k, uint8_t *is_top, int32_t *positions, uint32_t *keys) {
-    top_k(scores, n, k, positions, keys);
-    int64_t filled = 0, n_changed = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint8_t top = filled < k && positions[filled] == i;
-        filled += top;
-        n_changed += top != is_top[i];
-        is_top[i] = top;
-    }
-    return n_changed;
 }
 
 /* Copy the chosen rows without the words that only one of them has; renumber the others from 0. Starts writing at
@@ -406,15 +388,6 @@ static int64_t scaled_rows(const Argument *arguments) {
 
 static int64_t left_size(const Argument *arguments) { return rows_of_left(arguments[0].integer, arguments[1].integer); }
 
-static int64_t mark_top_scores(const Argument *arguments) {
-    int64_t n = arguments[0].n, k = arguments[1].integer, n_changed = -1;
-    int32_t *positions = malloc((k + 1) * sizeof *positions);
-    uint32_t *keys = malloc((n + 1) * sizeof *keys);
-    if (positions && keys) n_changed = mark_top(arguments[0].data, n, k, arguments[2].data, positions, keys);
-    free(positions), free(keys);
-    return n_changed;
-}
-
 const Kernel TREE_KERNELS[] = {
     {"scaled_rows", "lifIIDil=i=f=f", scaled_rows, 0},
     {"score_labels", "liffif=f", score_labels, 0},
@@ -422,6 +395,5 @@ const Kernel TREE_KERNELS[] = {
     {"grow_subtree", "liffI=iII=l", grow_subtree, 0},
     {"exchange_labels", "liffI=il", exchange_labels, 0},
     {"left_size", "II", left_size, 1},
-    {"mark_top", "fI=?", mark_top_scores, 1},
     {0},
 };

@@ -174,7 +174,7 @@ class CellIndex:
 
 
 def _codes_of(rows: QuantizedMatrix, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The standard deviation of each feature, the first block of each cell, and the codes: see c/search.c."""
+    """The standard deviation of each feature, the first block of each cell, and the codes: see c/codes.c."""
     deviations = np.empty(rows.shape[1], np.float32)
     first_block = counts_to_indptr(-(-np.diff(starts) // CODES_PER_BLOCK))
     codes = np.empty((first_block[-1], -(-rows.shape[1] // FEATURES_PER_GROUP) * BYTES_PER_GROUP), np.uint8)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import numpy as np
 
 from shortlist.arrays import Ragged
 from shortlist.data.dataset import Dataset
 from shortlist.errors import ModelError
-from shortlist.model.model import Model
+
+if TYPE_CHECKING:
+    from shortlist.model.model import Model
 
 
 class KeptText(msgspec.Struct):
