@@ -1,6 +1,6 @@
 """Words that a trained model does not know become part of its vocabulary: those of new texts, and of names of labels.
 
-The encoder goes on without them, so that what it knows stays as it is. The re-ranker reads them: rare words say most
+The encoder leaves them out, so that what it knows stays as it is. The re-ranker reads them: rare words say most
 about labels, and new labels bring new ones.
 """
 
