@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         names = [train.display_name(label) for label in train.labels_of(row)]
         say(fit(f"   {train.texts[row]} -> {', '.join(names)}"))
 
-    say("\n2. Training, about two minutes on two idle cores.")
+    say("\n2. Training, a minute or two on two idle cores.")
     model, seconds = timed(shortlist.train, train)
     model.save(folder / "model")
     rows = [["Shortlist", *scores(model.predict_dataset(test), test, train), f"{seconds:.0f} s"]]
