@@ -76,6 +76,19 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    """A stand-in for S3, which the processes of a cluster that starts later can reach, too."""
+    from s3_server import s3_server
+    from shortlist.data import storage
+
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+        storage.forget()
+
+
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[[str, bytes | str], Path]:
     """Writes a file below the test's own folder: `put("a/b.jsonl", content)` gives its path."""

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 
 import shortlist as library
 from ray_cluster import STORE_BYTES, two_nodes
-from s3_server import s3_server
 from shortlist.cli import shortlist
 from shortlist.cluster.connection import reraise
 from shortlist.cluster.predict import PartPredictor, PredictJob, read_parts
@@ -33,16 +32,6 @@ pytestmark = pytest.mark.slow
 
 PAIRS = [("red shoes", ["shoes", "red"]), ("blue hat", ["hat", "blue"]), ("red hat", ["hat", "red"])]
 N_FILES, N_ROWS, PART = 3, 1000, 40
-
-
-@pytest.fixture(scope="module")
-def s3():
-    """A stand-in for S3, which the nodes of the cluster can reach, too."""
-    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        yield server
-        storage.forget()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 import shortlist
-from s3_server import s3_server
 from shortlist.cluster.connection import connected
 from shortlist.cluster.train import train_on_cluster
 from shortlist.cluster.worker import News, TrainJob, out_of_memory
@@ -30,16 +29,6 @@ slow = pytest.mark.slow
 
 # As many as there can be: workers ask each other every 16 steps.
 MANY_CHECKPOINTS = {**OPTIONS, "batch_size": 8, "checkpoint_minutes": 0.0001}
-
-
-@pytest.fixture(scope="module")
-def s3():
-    """A stand-in for S3, which workers can reach, too."""
-    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        yield server
-        storage.forget()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import shortlist
-from s3_server import s3_server
 from shortlist.cluster.predict import InputFile, input_files
 from shortlist.cluster.train import check_replaceable_at, run_on_cluster
 from shortlist.cluster.worker import TrainJob
@@ -21,15 +20,6 @@ from shortlist.errors import DataError, ModelError, OptionError
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `parquet`")
 pytest.importorskip("fsspec", reason="needs fsspec, which comes with the extra `ray`")
-
-
-@pytest.fixture(scope="module")
-def s3():
-    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        yield server
-        storage.forget()
 
 
 @pytest.fixture(params=["s3", "file", "memory"])
