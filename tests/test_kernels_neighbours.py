@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortlist.kernels.candidates import cosines_of_labels, merge_neighbours
-from shortlist.kernels.reranker import score_candidates
+from shortlist.kernels.reranker import score_candidates, score_parts
 from shortlist.kernels.top_k import best_of_row
 
 COSINES = np.array([-0.5, 0, 0.25, 0.5, 1], np.float32)
@@ -109,26 +109,44 @@ def test_the_best_of_rows_that_come_in_blocks(seed, n, widths, k):
     assert (ids[:, order.shape[1] :] == -1).all()
 
 
-@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 7), st.sampled_from([np.float32, np.int8]))
-def test_the_scores_of_candidates_from_their_words(seed, n, k, kind):
-    """Words on two pages of 65,536, texts with few words and labels with many, and the other way round."""
-    rng = np.random.default_rng(seed)
-    vocabulary = np.concatenate([np.arange(40), 65_536 + np.arange(40)])
-    n_words, n_labels = len(vocabulary), 4
-    chances = rng.choice([0, 0.02, 0.5, 1], (n + n_labels, 1))
-    dense = rng.integers(-3, 4, (n + n_labels, n_words)) * (rng.random((n + n_labels, n_words)) < chances)
-    texts, rows = dense[:n], dense[n:]
+def some_words(rng, n_texts, n_labels, per_page):
+    """Words on two pages of 65,536, texts with few words and labels with many, and the other way round: matrices of the
+    texts and the labels, and the arrays of both."""
+    vocabulary = np.concatenate([np.arange(per_page), 65_536 + np.arange(per_page)])
+    chances = rng.choice([0, 0.02, 0.5, 1], (n_texts + n_labels, 1))
+    size = n_texts + n_labels, len(vocabulary)
+    dense = rng.integers(-3, 4, size) * (rng.random(size) < chances)
+    texts, rows = dense[:n_texts], dense[n_texts:]
     indptr, words = np.append(0, np.cumsum((texts != 0).sum(axis=1))), vocabulary[np.nonzero(texts)[1]]
-    counts = (rows != 0).reshape(n_labels * 2, 40).sum(axis=1)
+    starts = np.append(0, np.cumsum((rows != 0).reshape(n_labels * 2, per_page).sum(axis=1)))
+    of_labels = (vocabulary[np.nonzero(rows)[1]] % 65_536).astype(np.uint16), rows[rows != 0]
+    return texts, rows, (indptr, words.astype(np.int32), texts[texts != 0].astype(np.float32)), (starts, 2, *of_labels)
+
+
+SHAPES = st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 7), st.sampled_from([2, 40, 300])
+
+
+@given(*SHAPES, st.sampled_from([np.float32, np.int8]))
+def test_the_scores_of_candidates_from_their_words(seed, n, k, per_page, kind):
+    rng, n_labels = np.random.default_rng(seed), 4
+    texts, rows, of_texts, (*of_labels, weights) = some_words(rng, n, n_labels, per_page)
     scales, biases = rng.integers(1, 3, n_labels).astype(np.float32), rng.integers(-3, 4, n_labels).astype(np.float32)
     candidates = rng.integers(-1, n_labels, (n, k)).astype(np.int32)
     scores = np.full((n + 2, k), -7, np.float32)
-    score_candidates(
-        indptr, words.astype(np.int32), texts[texts != 0].astype(np.float32), np.append(0, np.cumsum(counts)), 2,
-        (vocabulary[np.nonzero(rows)[1]] % 65_536).astype(np.uint16), rows[rows != 0].astype(kind), scales, biases,
-        candidates, scores[1:-1],
-    )  # fmt: skip
+    score_candidates(*of_texts, *of_labels, weights.astype(kind), scales, biases, candidates, scores[1:-1])
     products = np.append(texts @ rows.T * scales + biases, np.full((n, 1), -np.inf), axis=1)  # the last is for -1
     expected = np.take_along_axis(products, candidates, axis=1)
     assert (scores[[0, -1]] == -7).all()
     assert np.array_equal(scores[1:-1], expected)
+
+
+@given(*SHAPES)
+def test_the_similarity_of_candidates_in_parts_of_words(seed, n, k, per_page):
+    rng = np.random.default_rng(seed)
+    texts, rows, of_texts, (*of_labels, weights) = some_words(rng, n, 4, per_page)
+    candidates = rng.integers(-1, 4, (n, k)).astype(np.int32)
+    scores = np.full((n + 2, k), -7, np.float32)
+    score_parts(*of_texts, *of_labels, weights.astype(np.int8), candidates, scores[1:-1])
+    products = np.append(texts @ rows.T / 127, np.zeros((n, 1)), axis=1)  # the last is for -1
+    assert (scores[[0, -1]] == -7).all()
+    assert np.allclose(scores[1:-1], np.take_along_axis(products, candidates, axis=1), atol=1e-5)

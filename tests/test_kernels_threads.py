@@ -265,6 +265,8 @@ def kernel_calls(rng):
     )
     pages = (label_starts, 1, label_words.astype(np.uint16), floats(len(label_words)), ones, ones)
     yield reranker.score_candidates, (*texts, floats(len(texts[1])), *pages, ids(labels, n, 6), empty(n, 6))
+    parts = (*pages[:3], ids(127, len(label_words), low=0).astype(np.int8))
+    yield reranker.score_parts, (*texts, floats(len(texts[1])), *parts, ids(labels, n, 6), empty(n, 6))
     names = (word_starts, word_labels, ids(256, len(word_labels), low=0).astype(np.uint8))
     found = (ids(labels, n, 9), empty(n, 9), empty(n, 9, kind=np.bool_))
     yield evidence.gather_evidence, (*texts, floats(len(texts[1])), *names, *truth, 4, *found)

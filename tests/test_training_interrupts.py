@@ -36,6 +36,21 @@ def test_what_is_kept(tmp_path, number, checkpoint_dir, files, message):
     assert signal.getsignal(number) == before
 
 
+@NUMBERS
+def test_what_a_library_makes_of_the_interrupt(number):
+    """NumPy once said "Cannot compare structured arrays", and the process ended with a traceback."""
+    with pytest.raises(Stopped, match="nothing is saved"), stopping(""):
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise TypeError("Cannot compare structured arrays") from None
+
+
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(TypeError, match="unlike"), stopping(""):
+        raise TypeError("unlike")
+
+
 @pytest.mark.slow
 @NUMBERS
 def test_between_two_phases(tmp_path, monkeypatch, number):

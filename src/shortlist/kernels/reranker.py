@@ -50,3 +50,9 @@ def score_candidates(indptr, words, values, starts, n_pages, label_words, weight
     """
     labels = starts, n_pages, label_words, weights, scales, biases
     run_ranges(native.score_candidates, len(candidates), 16, indptr, words, values, *labels, candidates, scores)
+
+
+def score_parts(indptr, parts, values, starts, n_pages, label_parts, weights, candidates, scores):
+    """The same for parts of names, whose weights are in 127ths; 0 where a candidate is -1."""
+    labels = starts, n_pages, label_parts, weights
+    run_ranges(native.score_parts, len(candidates), 16, indptr, parts, values, *labels, candidates, scores)

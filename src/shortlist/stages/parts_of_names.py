@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from shortlist.arrays import INT8_MAX, Arrays, ArraySpec, Ragged
-from shortlist.kernels.reranker import score_candidates
+from shortlist.kernels.reranker import score_parts
 from shortlist.lazy import sparse
 from shortlist.stages.evidence import index_names, similar
 from shortlist.stages.pages import n_pages, paged, unpaged
@@ -36,17 +36,14 @@ class PartsOfNames:
     def __init__(self, tokenizer: Tokenizer, arrays: Arrays, is_named: np.ndarray) -> None:
         self.reader = WordParts(tokenizer, arrays["idf"])
         self._rows = arrays["starts"], PAGES, arrays["words"], arrays["weights"]
-        self._scales = np.full(len(is_named), 1 / INT8_MAX, np.float32)
-        self._biases, self._is_named = np.zeros(len(is_named), np.float32), is_named
+        self._is_named = is_named
 
     def similarity(self, texts: Ragged, ids: np.ndarray) -> np.ndarray:
         """The cosine of each text and the name of each of its candidates (texts × K); 0 for no label or no name."""
         cosines = np.empty(ids.shape, np.float32)
         ids = np.ascontiguousarray(ids, np.int32)
-        score_candidates(
-            texts.indptr, texts.values, texts.weights, *self._rows, self._scales, self._biases, ids, cosines
-        )
-        return np.maximum(cosines, 0)
+        score_parts(texts.indptr, texts.values, texts.weights, *self._rows, ids, cosines)
+        return cosines
 
     def with_more(self, texts: Ragged, ids: np.ndarray, n_more: int) -> np.ndarray:
         """The candidates, followed by the labels known by name only whose names are the most similar."""
@@ -64,7 +61,7 @@ class PartsOfNames:
     def _index(self) -> tuple[np.ndarray, ...]:
         """For each part the labels that are searched."""
         starts, _, words, weights = self._rows
-        rows = unpaged(Ragged(starts, words, weights), self._scales * self._is_named, N_PARTS)
+        rows = unpaged(Ragged(starts, words, weights), self._is_named / np.float32(INT8_MAX), N_PARTS)
         rows.eliminate_zeros()
         return tuple(index_names(rows).values())
 

@@ -32,18 +32,25 @@ def interrupt_event() -> Iterator[threading.Event]:
 
 @contextmanager
 def stopping(checkpoint_dir: str) -> Iterator[None]:
-    """Outside the training loop, a signal stops at once. `Stopped` says what is kept."""
+    """Outside the training loop, a signal stops at once. `Stopped` says what is kept.
+
+    Libraries in C may turn the KeyboardInterrupt into another error: NumPy, for one, into a TypeError.
+    """
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: Any) -> None:
+        stop.set()
+        raise KeyboardInterrupt
+
     try:
-        with _handled_by(_interrupt):
+        with _handled_by(on_signal):
             yield
     except Stopped:
         raise
-    except KeyboardInterrupt:
-        raise Stopped(_message(checkpoint_dir)) from None
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
+    except BaseException as error:
+        if stop.is_set() or isinstance(error, KeyboardInterrupt):
+            raise Stopped(_message(checkpoint_dir)) from None
+        raise
 
 
 def _message(checkpoint_dir: str) -> str:

@@ -160,22 +160,20 @@ static uint16_t reached_by(const uint16_t *values, int64_t n, int64_t m) {
 /* The positions of the m largest sums, and of those that equal the last of them; returns their number. `space` has room
 for twice as many sums. */
 static int64_t best_sums(const uint16_t *sums, int64_t n, int64_t m, int32_t *positions, uint16_t *space) {
-    int64_t n_blocks = (n + BLOCK - 1) / BLOCK, n_some = 0, filled = 0;
-    uint16_t *largest = space, *some = space + n_blocks;
-    for (int64_t block = 0; block < n_blocks; block++) {
-        const uint16_t *own = sums + block * BLOCK;
-        uint16_t most = 0;
-        if ((block + 1) * BLOCK <= n) {
-            for (int64_t i = 0; i < BLOCK; i++) most = own[i] > most ? own[i] : most;
-        } else {
-            for (int64_t i = 0; i < n % BLOCK; i++) most = own[i] > most ? own[i] : most;
-        }
-        largest[block] = most;
+    enum { GROUP = 8, AT_ONCE = 16 };
+    int64_t n_groups = n / GROUP, n_some = 0, filled = 0;
+    uint16_t *restrict largest = space, *restrict some = space + n_groups;
+    memcpy(largest, sums, n_groups * sizeof *largest);
+    for (int64_t first = n_groups; first < GROUP * n_groups; first += n_groups) {
+        for (int64_t i = 0; i < n_groups; i++) largest[i] = sums[first + i] > largest[i] ? sums[first + i] : largest[i];
     }
-    uint16_t least = reached_by(largest, n_blocks, m); /* m sums reach it, and in most blocks none */
-    for (int64_t block = 0; block < n_blocks; block++) {
-        int64_t end = (block + 1) * BLOCK < n ? (block + 1) * BLOCK : n;
-        for (int64_t i = block * BLOCK; largest[block] >= least && i < end; i++) {
+    uint16_t least = reached_by(largest, n_groups, m); /* at least m sums reach it, and not many more */
+    for (int64_t i = 0; i < n;) {
+        int64_t end = i + AT_ONCE < n ? i + AT_ONCE : n;
+        int any = 0;
+        for (int64_t j = 0; j < AT_ONCE && i + AT_ONCE <= n; j++) any |= sums[i + j] >= least;
+        if (!any && i + AT_ONCE <= n) i = end;
+        for (; i < end; i++) {
             positions[n_some] = i, some[n_some] = sums[i];
             n_some += sums[i] >= least;
         }

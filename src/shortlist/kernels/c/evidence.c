@@ -4,59 +4,43 @@
 
 enum { PAGE = 1 << 16 };
 
-/* Where a word is among sorted words, or would be. */
-static int64_t find_word(const uint16_t *words, int64_t low, int64_t high, uint16_t word) {
-    while (low < high) {
-        int64_t middle = (low + high) >> 1;
-        if (words[middle] < word) low = middle + 1;
-        else high = middle;
+enum { WINDOW = 32 };
+
+/* Where a word is among the n sorted words from `start` on; -1 if it is not there. `total` words can be read. Halving
+without a branch, until one comparison of SIMD instructions sees all that is left. */
+static inline int64_t find_word(const uint16_t *words, int64_t start, int64_t n, int64_t total, uint16_t word) {
+#ifdef __AVX2__
+    int64_t enough = total < WINDOW ? 1 : WINDOW;
+#else
+    int64_t enough = 1;
+#endif
+    while (n > enough) {
+        int64_t half = n / 2;
+        start += words[start + half - 1] < word ? half : 0;
+        n -= half;
     }
-    return low;
-}
-
-/* Weights of words, in float32 or in 8 bits. */
-typedef struct {
-    const int8_t *bytes;
-    const float *floats; /* NULL: in 8 bits */
-} Weights;
-
-static inline float weight_at(Weights weights, int64_t at) {
-    return weights.floats ? weights.floats[at] : weights.bytes[at];
-}
-
-/* Compilers would turn eight look-ups into one "gather" instruction, which is slower where processors are protected
-against its leaks ("Downfall"): hide from them where the word comes from. */
-static inline float look_up_value(const float *value_of, uint32_t word) {
-    __asm__("" : "+r"(word));
-    return value_of[word];
-}
-
-/* The sum of weight times value over the words that a label and a text have on the same page; both are sorted.
-`value_of` has the values of all words of the page, 0 for those that the text does not have. */
-static inline float score_page(const uint16_t *own, const float *values, int64_t n_own, const uint16_t *label_words,
-                               Weights weights, int64_t n, const float *value_of) {
-    float sums[4] = {0}; /* that do not wait for each other */
-    int64_t at = 0;
-    if (n > 32 * n_own) { /* a long list: look the words of the text up in it */
-        for (int64_t i = 0; i < n_own && at < n; i++) {
-            at = find_word(label_words, at, n, own[i]);
-            if (at < n && label_words[at] == own[i]) sums[0] += weight_at(weights, at) * values[i];
-        }
-        return sums[0];
+#ifdef __AVX2__
+    if (enough == WINDOW) {
+        int64_t at = start < total - WINDOW ? start : total - WINDOW; /* other words before and behind do not count */
+        __m256i same = _mm256_set1_epi16((int16_t)word);
+        __m256i low = _mm256_cmpeq_epi16(_mm256_loadu_si256((const __m256i *)(words + at)), same);
+        __m256i high = _mm256_cmpeq_epi16(_mm256_loadu_si256((const __m256i *)(words + at + 16)), same);
+        __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xD8);
+        uint64_t found = (uint64_t)(uint32_t)_mm256_movemask_epi8(both) >> (start - at) & ((1ull << n) - 1);
+        return found ? start + __builtin_ctzll(found) : -1;
     }
-    for (; at + 4 <= n; at += 4) {
-        for (int i = 0; i < 4; i++) sums[i] += weight_at(weights, at + i) * look_up_value(value_of, label_words[at + i]);
-    }
-    for (; at < n; at++) sums[0] += weight_at(weights, at) * look_up_value(value_of, label_words[at]);
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+#endif
+    return n && words[start] == word ? start : -1;
 }
 
+/* Label by label instead of text by text: a label that several texts have is fetched once, and the others in the order
+in which they lie in memory. */
 static inline int64_t score_candidates(const Argument *arguments, int in_bytes) {
     ARRAY(const int64_t, indptr, 2);
     ARRAY(const int32_t, words, 3);
     ARRAY(const float, values, 4);
     ARRAY(const int64_t, starts, 5);
-    int64_t n_pages = arguments[6].integer, k = arguments[11].m;
+    int64_t n_pages = arguments[6].integer, k = arguments[11].m, total = arguments[7].n;
     ARRAY(const uint16_t, label_words, 7);
     ARRAY(const int8_t, bytes, 8);
     ARRAY(const float, floats, 8);
@@ -64,47 +48,107 @@ static inline int64_t score_candidates(const Argument *arguments, int in_bytes) 
     ARRAY(const float, biases, 10);
     ARRAY(const int32_t, candidates, 11);
     ARRAY(float, scores, 12);
-    enum { AHEAD = 8 };
-    static _Thread_local float all_values[PAGE]; /* zero between texts */
-    float *value_of = all_values;
-    uint16_t *own = malloc((arguments[3].n + 1) * sizeof *own);
-    for (int64_t text = arguments[0].integer; own && text < arguments[1].integer; text++) {
-        const int32_t *labels = candidates + text * k;
-        float *sums = scores + text * k;
-        for (int64_t i = 0; i < k; i++) { /* labels lie anywhere in memory: fetch many at a time */
-            if (labels[i] >= 0) __builtin_prefetch(starts + labels[i] * n_pages);
-            sums[i] = 0;
+    enum { TEXTS_AT_ONCE = 512, AHEAD = 8, FETCHED = 4096 };
+    int64_t begin = arguments[0].integer, end = arguments[1].integer, size = in_bytes ? 1 : sizeof(float);
+    int64_t most = k * (end - begin < TEXTS_AT_ONCE ? end - begin : TEXTS_AT_ONCE);
+    uint64_t *pairs = malloc(2 * (most + 1) * sizeof *pairs); /* label, then position */
+    if (!pairs) return -1;
+    for (int64_t first = begin; first < end; first += TEXTS_AT_ONCE) {
+        int64_t last = first + TEXTS_AT_ONCE < end ? first + TEXTS_AT_ONCE : end, n = 0;
+        for (int64_t i = 0; i < (last - first) * k; i++) {
+            int32_t label = candidates[first * k + i];
+            scores[first * k + i] = -INFINITY;
+            pairs[n] = (uint64_t)label << 32 | i;
+            n += label >= 0;
         }
-        for (int64_t first = indptr[text], last; first < indptr[text + 1]; first = last) {
-            int32_t page = words[first] >> 16;
-            for (last = first; last < indptr[text + 1] && words[last] >> 16 == page; last++) {
-                own[last - first] = words[last] & (PAGE - 1);
-                value_of[own[last - first]] = values[last];
+        sort_keys(pairs, pairs + most + 1, n);
+        for (int64_t i = 0; i < n; i++) {
+            /* What is needed soon: where a label starts, then its words and weights, or the first of many. */
+            if (i + 2 * AHEAD < n) {
+                const int64_t *next = starts + (pairs[i + 2 * AHEAD] >> 32) * n_pages;
+                __builtin_prefetch(next), __builtin_prefetch(next + n_pages);
             }
-            for (int64_t i = 0; i < k; i++) {
-                if (labels[i] < 0) continue;
-                int64_t at = starts[labels[i] * n_pages + page], n = starts[labels[i] * n_pages + page + 1] - at;
-                if (i + AHEAD < k && labels[i + AHEAD] >= 0) {
-                    int64_t next = starts[labels[i + AHEAD] * n_pages + page];
-                    __builtin_prefetch(label_words + next);
-                    __builtin_prefetch(label_words + next + 32);
-                    __builtin_prefetch(in_bytes ? (const void *)(bytes + next) : floats + next);
-                }
-                Weights weights = {in_bytes ? bytes + at : NULL, in_bytes ? NULL : floats + at};
-                sums[i] += score_page(own, values + first, last - first, label_words + at, weights, n, value_of);
+            if (i + AHEAD < n && pairs[i + AHEAD] >> 32 != pairs[i + AHEAD - 1] >> 32) {
+                const int64_t *next = starts + (pairs[i + AHEAD] >> 32) * n_pages;
+                int64_t n_next = next[n_pages] - next[0] < FETCHED ? next[n_pages] - next[0] : FETCHED;
+                const char *of_words = (const char *)(label_words + next[0]);
+                const char *weights = (const char *)arguments[8].data + size * next[0];
+                for (int64_t at = 0; at < 2 * n_next; at += 64) __builtin_prefetch(of_words + at);
+                for (int64_t at = 0; at < size * n_next; at += 64) __builtin_prefetch(weights + at);
             }
-            for (int64_t i = 0; i < last - first; i++) value_of[own[i]] = 0;
-        }
-        for (int64_t i = 0; i < k; i++) {
-            sums[i] = labels[i] < 0 ? -INFINITY : biases[labels[i]] + scales[labels[i]] * sums[i];
+            int64_t label = pairs[i] >> 32, pair = first * k + (uint32_t)pairs[i], text = pair / k;
+            const int64_t *pages = starts + label * n_pages;
+            float sum = 0;
+            for (int64_t p = indptr[text]; p < indptr[text + 1]; p++) {
+                int64_t page = words[p] >> 16, start = pages[page];
+                int64_t at = find_word(label_words, start, pages[page + 1] - start, total, words[p] & (PAGE - 1));
+                if (at >= 0) sum += (in_bytes ? bytes[at] : floats[at]) * values[p];
+            }
+            scores[pair] = biases[label] + scales[label] * sum;
         }
     }
-    free(own);
-    return own ? 0 : -1;
+    free(pairs);
+    return 0;
 }
 
 static int64_t score_with_bytes(const Argument *arguments) { return score_candidates(arguments, 1); }
 static int64_t score_with_floats(const Argument *arguments) { return score_candidates(arguments, 0); }
+
+/* Compilers would turn several look-ups into one "gather" instruction, which is slower where processors are protected
+against its leaks ("Downfall"): hide from them where the word comes from. */
+static inline float look_up_value(const float *value_of, uint32_t word) {
+    __asm__("" : "+r"(word));
+    return value_of[word];
+}
+
+/* Text by text, with a table of the values of its words: texts have more parts of words than names do. */
+static int64_t score_parts(const Argument *arguments) {
+    ARRAY(const int64_t, indptr, 2);
+    ARRAY(const int32_t, parts, 3);
+    ARRAY(const float, values, 4);
+    ARRAY(const int64_t, starts, 5);
+    int64_t n_pages = arguments[6].integer, k = arguments[9].m;
+    ARRAY(const uint16_t, label_parts, 7);
+    ARRAY(const int8_t, weights, 8);
+    ARRAY(const int32_t, candidates, 9);
+    ARRAY(float, scores, 10);
+    enum { AHEAD = 8 };
+    static _Thread_local float all_values[PAGE]; /* zero between texts */
+    float *value_of = all_values;
+    for (int64_t text = arguments[0].integer; text < arguments[1].integer; text++) {
+        const int32_t *labels = candidates + text * k;
+        float *own = scores + text * k;
+        for (int64_t i = 0; i < k; i++) { /* labels lie anywhere in memory: fetch many at a time */
+            if (labels[i] >= 0) __builtin_prefetch(starts + labels[i] * n_pages);
+            own[i] = 0;
+        }
+        for (int64_t first = indptr[text], last; first < indptr[text + 1]; first = last) {
+            int32_t page = parts[first] >> 16;
+            for (last = first; last < indptr[text + 1] && parts[last] >> 16 == page; last++) {
+                value_of[parts[last] & (PAGE - 1)] = values[last];
+            }
+            for (int64_t i = 0; i < k; i++) {
+                if (labels[i] < 0) continue;
+                int64_t at = starts[labels[i] * n_pages + page], end = starts[labels[i] * n_pages + page + 1];
+                if (i + AHEAD < k && labels[i + AHEAD] >= 0) {
+                    int64_t next = starts[labels[i + AHEAD] * n_pages + page];
+                    __builtin_prefetch(label_parts + next);
+                    __builtin_prefetch(label_parts + next + 32);
+                    __builtin_prefetch(weights + next);
+                }
+                float sums[4] = {0}; /* that do not wait for each other */
+                for (; at + 4 <= end; at += 4) {
+                    for (int j = 0; j < 4; j++) sums[j] += weights[at + j] * look_up_value(value_of, label_parts[at + j]);
+                }
+                for (; at < end; at++) sums[0] += weights[at] * look_up_value(value_of, label_parts[at]);
+                own[i] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+            }
+            for (int64_t i = first; i < last; i++) value_of[parts[i] & (PAGE - 1)] = 0;
+        }
+        for (int64_t i = 0; i < k; i++) own[i] *= 1.0f / INT8_MAX;
+    }
+    return 0;
+}
 
 static int64_t hash_bags(const Argument *arguments) {
     ARRAY(const uint8_t, words, 0);
@@ -267,6 +311,7 @@ static int64_t evidence_odds(const Argument *arguments) {
 const Kernel EVIDENCE_KERNELS[] = {
     {"score_candidates", "IIliflIHbffi=f", score_with_bytes, 0},
     {"score_candidates", "IIliflIHfffi=f", score_with_floats, 0},
+    {"score_parts", "IIliflIHbi=f", score_parts, 0},
     {"hash_bags", "Bll=L", hash_bags, 0},
     {"gather_evidence", "IIlifliBliII=i=f=?", gather_evidence, 0},
     {"evidence_odds", "ifff??fDDDDDDDDDDDDD=f", evidence_odds, 0},
