@@ -110,8 +110,8 @@ class TestGatherEvidence:
         assert found.tolist() == [[1, -1, 70, 190, 0, 2, 3, 4]]
 
 
-@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 9))
-def test_log_odds_equal_their_slow_twin(seed, n_texts, k):
+@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 9), st.booleans())
+def test_log_odds_equal_their_slow_twin(seed, n_texts, k, has_parts):
     rng = np.random.default_rng(seed)
     ids = rng.integers(-1, 7, (n_texts, k)).astype(np.int32)
     frequencies = np.log1p(rng.integers(0, 90, 7)).astype(np.float32)
@@ -120,8 +120,9 @@ def test_log_odds_equal_their_slow_twin(seed, n_texts, k):
     words = np.where(ids >= 0, rng.standard_normal(ids.shape), -np.inf).astype(np.float32)
     is_known, known = rng.random(n_texts) < 0.5, rng.random(ids.shape) < 0.3
     known &= is_known[:, None]
-    mixture = Mixture(*rng.standard_normal(10).tolist())
-    evidence = Evidence(ids, Ragged.from_lists([[]] * n_texts), names, known, is_known)
+    mixture = Mixture(*rng.standard_normal(12).tolist())
+    parts = rng.random(ids.shape).astype(np.float32) if has_parts else None
+    evidence = Evidence(ids, Ragged.from_lists([[]] * n_texts), names, known, is_known, parts)
     odds = mixture.log_odds(evidence, probabilities, words, frequencies)
     assert (odds.dtype, odds.shape) == (np.float32, ids.shape)
     for (text, i), label in np.ndenumerate(ids):
@@ -131,6 +132,9 @@ def test_log_odds_equal_their_slow_twin(seed, n_texts, k):
         p, common = min(max(float(probabilities[text, i]), CLIP), 1 - CLIP), float(frequencies[label])
         name = float(names[text, i])
         expected = mixture.bias + mixture.frequency * common + mixture.names * name + mixture.same_name * name**4
+        if parts is not None:
+            in_parts = float(parts[text, i])
+            expected += mixture.parts * in_parts + mixture.same_parts * in_parts**4
         expected += (mixture.first + mixture.first_frequency * common) * math.log(p / (1 - p))
         expected += (mixture.words + mixture.words_frequency * common) * float(words[text, i])
         if is_known[text] and known[text, i]:

@@ -30,11 +30,11 @@ def gather_evidence(
     run_ranges(native.gather_evidence, len(ids), 16, *texts, *index, *limits, *results)
 
 
-def evidence_odds(ids, probabilities, word_scores, names, known, is_known, frequencies, weights, surest, odds):
+def evidence_odds(ids, probabilities, word_scores, names, parts, known, is_known, frequencies, weights, surest, odds):
     """The weighted sum of all evidence for each candidate (see `Mixture`); −∞ where there is none.
 
-    Labels of a text with the same words always come first: they stay above a bound, and all others below it. Far from
-    the bound nothing changes, so that scores remain probabilities.
+    `parts` is empty where names have no parts. Labels of a text with the same words always come first: they stay above
+    a bound, and all others below it. Far from the bound nothing changes, so that scores remain probabilities.
     """
-    evidence = ids, probabilities, word_scores, names, known, is_known, frequencies
+    evidence = ids, probabilities, word_scores, names, parts, known, is_known, frequencies
     native.evidence_odds(*evidence, weights, surest, KNOWN_ABOVE, OTHERS_BELOW, odds)

@@ -10,6 +10,7 @@ from shortlist.kernels.evidence import KNOWN_ABOVE, OTHERS_BELOW, evidence_odds
 from shortlist.odds import CLIP, expit
 from shortlist.stages.evidence import Evidence
 
+NO_PARTS = np.empty((0, 0), np.float32)
 STEP_BEHIND = 0.01  # log-odds between a text's best learnt label and those that must not come before it
 
 
@@ -54,23 +55,36 @@ class Mixture:
         frequencies: np.ndarray,
         by_name: ByName | None = None,
     ) -> np.ndarray:
-        """Log-odds of the candidates; −∞ where there is none. Labels with a frequency of 0 are known by name only."""
-        odds = np.empty(word_scores.shape, np.float32)
-        *weights, parts, same_parts = vars(self).values()
-        # With parts of words, more is added before labels of taught texts come first.
-        is_known = evidence.is_known if evidence.parts is None else np.zeros_like(evidence.is_known)
-        known = evidence.names, evidence.known, is_known
-        probabilities = np.asarray(probabilities, np.float32)
-        evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, tuple(weights), CLIP, odds)
-        if evidence.parts is None:
-            return odds
-        odds += np.float32(parts) * evidence.parts + np.float32(same_parts) * evidence.parts**4
+        """Log-odds of the candidates; −∞ where there is none.
+
+        by_name  for labels with a frequency of 0, of which only the name is known; None: there is no such label
+        """
+        given = evidence, np.asarray(probabilities, np.float32), word_scores, frequencies
+        if by_name is None:
+            return self._odds(*given, evidence.is_known)
+        # Labels of taught texts come first, after all others have their odds.
+        odds = self._odds(*given, np.zeros_like(evidence.is_known))
         is_named = (frequencies[evidence.ids] == 0) & (evidence.ids >= 0)
-        if by_name is not None and is_named.any():
+        if is_named.any():
             odds = by_name.mixed(odds, evidence, is_named)
         taught = np.flatnonzero(evidence.is_known)
         if len(taught):
             odds[taught] = self.taught_first(odds[taught], evidence.known[taught])
+        return odds
+
+    def _odds(
+        self,
+        evidence: Evidence,
+        probabilities: np.ndarray,
+        word_scores: np.ndarray,
+        frequencies: np.ndarray,
+        is_known: np.ndarray,
+    ) -> np.ndarray:
+        odds = np.empty(word_scores.shape, np.float32)
+        parts = NO_PARTS if evidence.parts is None else evidence.parts
+        known = evidence.names, parts, evidence.known, is_known
+        weights = tuple(vars(self).values())
+        evidence_odds(evidence.ids, probabilities, word_scores, *known, frequencies, weights, CLIP, odds)
         return odds
 
     def taught_first(self, odds: np.ndarray, known: np.ndarray) -> np.ndarray:

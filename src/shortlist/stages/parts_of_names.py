@@ -31,12 +31,14 @@ class PartsOfNames:
     """
     arrays    idf of all parts; starts, words (parts) and weights (in 127ths) of the labels' rows: see pages.py
     is_named  the labels that are known by name only
+    searches  whether there are any
     """
 
     def __init__(self, tokenizer: Tokenizer, arrays: Arrays, is_named: np.ndarray) -> None:
         self.reader = WordParts(tokenizer, arrays["idf"])
         self._rows = arrays["starts"], PAGES, arrays["words"], arrays["weights"]
         self._is_named = is_named
+        self.searches = bool(is_named.any())
 
     def similarity(self, texts: Ragged, ids: np.ndarray) -> np.ndarray:
         """The cosine of each text and the name of each of its candidates (texts × K); 0 for no label or no name."""
@@ -47,7 +49,7 @@ class PartsOfNames:
 
     def with_more(self, texts: Ragged, ids: np.ndarray, n_more: int) -> np.ndarray:
         """The candidates, followed by the labels known by name only whose names are the most similar."""
-        if not self._is_named.any():
+        if not self.searches:
             return ids
         return similar(self._index, texts, Ragged.empty(len(ids)), ids, n_more)[0]
 

@@ -161,8 +161,8 @@ class Reranker(Stage):
     def log_odds(self, evidence: Evidence, probabilities: np.ndarray) -> np.ndarray:
         """The log-odds of all candidates, given their probabilities by the classifier; −∞ where there is none."""
         word_scores = self.word_scores(evidence.rows, evidence.ids)
-        frequencies = self._arrays["frequencies"]
-        return self.mixture.log_odds(evidence, probabilities, word_scores, frequencies, self.by_name)
+        by_name = self.by_name if self.parts is not None and self.parts.searches else None
+        return self.mixture.log_odds(evidence, probabilities, word_scores, self._arrays["frequencies"], by_name)
 
     def word_scores(self, features: Ragged, ids: np.ndarray) -> np.ndarray:
         """The score of each candidate (texts × K) from its words; −∞ where there is none."""

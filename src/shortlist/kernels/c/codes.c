@@ -6,7 +6,7 @@ reads a quarter of the bytes, which is what a search waits for. The best of the 
 
 #include "native.h"
 
-enum { BLOCK = 32 };
+enum { BLOCK = 32, FETCHED = 4096 };
 
 /* The best levels for normally distributed numbers (Lloyd and Max), and the bound between them. */
 static const float LEVELS[4] = {-1.510f, -0.4528f, 0.4528f, 1.510f}, LEVEL_BOUND = 0.9816f;
@@ -95,17 +95,25 @@ static void unpack_cell(Codes codes, int64_t cell, int64_t n, uint8_t *unpacked)
     }
 }
 
-/* The sums of a query's products for the 32 vectors of a block. */
-static void scan_block(const uint8_t *unpacked, int64_t n_groups, const uint8_t *products, uint16_t *sums) {
+/* The sums of a query's products for the 32 vectors of a block, whose codes are packed or not. */
+static inline void scan_block(const uint8_t *codes, int packed, int64_t n_groups, const uint8_t *products, uint16_t *sums) {
 #ifdef __AVX2__
     __m256i all[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()}, odd[2] = {all[0], all[0]};
-    for (int64_t group = 0; group < n_groups; group += 4, products += 4 * BLOCK, unpacked += 8 * BLOCK) {
+    __m256i low = _mm256_set1_epi8(15);
+    for (int64_t group = 0; group < n_groups; group += 4) {
         __m256i sum[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        for (int64_t i = 0; i < 4; i++) {
-            __m256i table = _mm256_loadu_si256((const __m256i *)(products + BLOCK * i));
-            for (int64_t half = 0; half < 2; half++) {
-                __m256i code = _mm256_loadu_si256((const __m256i *)(unpacked + BLOCK * (2 * i + half)));
-                sum[half] = _mm256_add_epi8(sum[half], _mm256_shuffle_epi8(table, code));
+        for (int64_t i = group; i < group + 4; i++) {
+            __m256i table = _mm256_loadu_si256((const __m256i *)(products + BLOCK * i)), both, code[2];
+            if (packed) { /* read once, so memory is what it waits for */
+                __builtin_prefetch(codes + BLOCK * i + FETCHED);
+                both = _mm256_loadu_si256((const __m256i *)(codes + BLOCK * i));
+                code[0] = _mm256_and_si256(both, low), code[1] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+            } else {
+                code[0] = _mm256_loadu_si256((const __m256i *)(codes + BLOCK * 2 * i));
+                code[1] = _mm256_loadu_si256((const __m256i *)(codes + BLOCK * (2 * i + 1)));
+            }
+            for (int half = 0; half < 2; half++) {
+                sum[half] = _mm256_add_epi8(sum[half], _mm256_shuffle_epi8(table, code[half]));
             }
         }
         for (int half = 0; half < 2; half++) {
@@ -122,21 +130,23 @@ static void scan_block(const uint8_t *unpacked, int64_t n_groups, const uint8_t 
     }
 #else
     memset(sums, 0, BLOCK * sizeof *sums);
-    for (int64_t group = 0; group < n_groups; group++, products += BLOCK, unpacked += 2 * BLOCK) {
+    for (int64_t group = 0; group < n_groups; group++, products += BLOCK) {
+        const uint8_t *own = codes + BLOCK * (packed ? group : 2 * group), *high = packed ? own : own + BLOCK;
         for (int64_t i = 0; i < BLOCK; i++) {
-            sums[i % 16] += products[i / 16 * 16 + unpacked[i]];
-            sums[16 + i % 16] += products[i / 16 * 16 + unpacked[BLOCK + i]];
+            sums[i % 16] += products[i / 16 * 16 + (own[i] & 15)];
+            sums[16 + i % 16] += products[i / 16 * 16 + (packed ? high[i] >> 4 : high[i])];
         }
     }
 #endif
 }
 
 /* The sums for all n vectors of a cell. */
-static void scan_cell(const uint8_t *unpacked, int64_t n_groups, int64_t n, const uint8_t *products, uint16_t *sums) {
-    for (; n > 0; n -= BLOCK, sums += BLOCK, unpacked += 2 * n_groups * BLOCK) {
+static inline void scan_cell(const uint8_t *codes, int packed, int64_t n_groups, int64_t n, const uint8_t *products,
+                             uint16_t *sums) {
+    for (; n > 0; n -= BLOCK, sums += BLOCK, codes += (packed ? 1 : 2) * n_groups * BLOCK) {
         uint16_t all[BLOCK];
         int whole = n >= BLOCK;
-        scan_block(unpacked, n_groups, products, whole ? sums : all);
+        scan_block(codes, packed, n_groups, products, whole ? sums : all);
         if (!whole) memcpy(sums, all, n * sizeof *all);
     }
 }
@@ -254,13 +264,14 @@ static int64_t search_codes(const Argument *arguments) {
     if (!s.nearest || !s.positions || !s.chosen || !s.bounds || !s.first_visit || !s.filled || !s.visits ||
         !s.products || !s.unpacked || !s.keys || !s.dots || !s.buffer || !cell_sums)
         goto end;
-    unpack_cell(of_cells, 0, all_cells, s.unpacked);
+    if (n_queries > 1) unpack_cell(of_cells, 0, all_cells, s.unpacked);
     for (int64_t q = 0; q < n_queries; q++) {
         const float *query = queries + (begin + q) * n_features;
         int32_t *nearest = s.nearest + q * n_cells;
         int64_t *bounds = s.bounds + q * (n_cells + 1), n_first = all_cells;
         make_products(of_cells, query, n_features, s.products, s.buffer);
-        scan_cell(s.unpacked, of_cells.n_groups, all_cells, s.products, cell_sums);
+        if (n_queries > 1) scan_cell(s.unpacked, 0, of_cells.n_groups, all_cells, s.products, cell_sums);
+        else scan_cell(of_cells.codes, 1, of_cells.n_groups, all_cells, s.products, cell_sums);
         n_first = best_sums(cell_sums, all_cells, 2 * n_cells, s.positions, (uint16_t *)s.keys);
         products_at(cells, cell_scales, s.positions, n_first, query, n_features, s.dots);
         top_k(s.dots, n_first, n_cells, s.chosen, s.keys);
@@ -287,12 +298,14 @@ static int64_t search_codes(const Argument *arguments) {
     if (!s.sums) goto end;
     for (int64_t cell = 0; cell < all_cells; cell++) {
         if (s.first_visit[cell] == s.first_visit[cell + 1]) continue;
-        int64_t n = starts[cell + 1] - starts[cell];
-        unpack_cell(of_vectors, cell, n, s.unpacked);
+        int64_t n = starts[cell + 1] - starts[cell], n_visits = s.first_visit[cell + 1] - s.first_visit[cell];
+        const uint8_t *packed = of_vectors.codes + of_vectors.first_block[cell] * width;
+        if (n_visits > 1) unpack_cell(of_vectors, cell, n, s.unpacked);
         for (int64_t i = s.first_visit[cell]; i < s.first_visit[cell + 1]; i++) {
             int64_t q = s.visits[i].query;
             uint16_t *sums = s.sums + q * longest + s.visits[i].bound;
-            scan_cell(s.unpacked, of_vectors.n_groups, n, s.products + q * width, sums);
+            if (n_visits > 1) scan_cell(s.unpacked, 0, of_vectors.n_groups, n, s.products + q * width, sums);
+            else scan_cell(packed, 1, of_vectors.n_groups, n, s.products + q * width, sums);
         }
     }
     for (int64_t q = 0; q < n_queries; q++) {

@@ -281,26 +281,28 @@ static int64_t evidence_odds(const Argument *arguments) {
     ARRAY(const float, probabilities, 1);
     ARRAY(const float, word_scores, 2);
     ARRAY(const float, names, 3);
-    ARRAY(const uint8_t, known, 4);
-    ARRAY(const uint8_t, is_known, 5);
-    ARRAY(const float, frequencies, 6);
-    double weights[10], surest = arguments[17].real;
-    double known_above = arguments[18].real, others_below = arguments[19].real;
-    for (int i = 0; i < 10; i++) weights[i] = arguments[7 + i].real;
+    ARRAY(const float, parts, 4);
+    ARRAY(const uint8_t, known, 5);
+    ARRAY(const uint8_t, is_known, 6);
+    ARRAY(const float, frequencies, 7);
+    double weights[12], surest = arguments[20].real;
+    double known_above = arguments[21].real, others_below = arguments[22].real;
+    for (int i = 0; i < 12; i++) weights[i] = arguments[8 + i].real;
     double first = weights[0], words = weights[1], name = weights[2], same_name = weights[3], frequency = weights[4];
     double first_rare = weights[5], words_rare = weights[6], own = weights[7], other = weights[8], bias = weights[9];
-    ARRAY(float, odds, 20);
-    int64_t k = arguments[0].m;
+    double part = weights[10], same_parts = weights[11];
+    ARRAY(float, odds, 23);
+    int64_t k = arguments[0].m, has_parts = arguments[4].n > 0;
     for (int64_t i = 0; i < arguments[0].n * k; i++) {
         if (ids[i] < 0) {
             odds[i] = -INFINITY;
             continue;
         }
         double common = frequencies[ids[i]], probability = fmin(fmax(probabilities[i], surest), 1 - surest);
-        double square = (double)names[i] * names[i];
+        double square = (double)names[i] * names[i], in_parts = has_parts ? parts[i] : 0, of_parts = in_parts * in_parts;
         double sum = (first + first_rare * common) * log(probability / (1 - probability)) + bias;
         sum += (words + words_rare * common) * word_scores[i] + frequency * common;
-        sum += name * names[i] + same_name * square * square;
+        sum += name * names[i] + same_name * square * square + part * in_parts + same_parts * of_parts * of_parts;
         if (is_known[i / k] && known[i]) sum = known_above + softplus(sum + own - known_above);
         else if (is_known[i / k]) sum = others_below - softplus(others_below - sum - other);
         odds[i] = sum;
@@ -314,6 +316,6 @@ const Kernel EVIDENCE_KERNELS[] = {
     {"score_parts", "IIliflIHbi=f", score_parts, 0},
     {"hash_bags", "Bll=L", hash_bags, 0},
     {"gather_evidence", "IIlifliBliII=i=f=?", gather_evidence, 0},
-    {"evidence_odds", "ifff??fDDDDDDDDDDDDD=f", evidence_odds, 0},
+    {"evidence_odds", "iffff??fDDDDDDDDDDDDDDD=f", evidence_odds, 0},
     {0},
 };
