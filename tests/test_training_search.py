@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,8 +29,10 @@ class Reordered:
 
 
 @pytest.fixture
-def pipeline_and_queries():
+def pipeline_and_queries(monkeypatch):
+    """Searched exactly, not by codes: the tests count single texts."""
     model, queries = model_over_features()
+    monkeypatch.setattr(type(model.pipelines[0].candidates), "quantized", lambda stage: copy(stage))
     return model.pipelines[0], queries
 
 
@@ -55,6 +58,37 @@ def test_less_and_less_is_searched_until_p_at_1_falls(pipeline_and_queries):
         found, _ = pipeline.first_rank(queries, 1, n_searched)
         assert precision == pytest.approx(100 * (found.ravel() == best).mean(), abs=0.01)
         assert (precision >= curve[facts["of"]] - facts["allowed_loss"]) == (n_searched >= stage.n_searched)
+
+
+def test_what_is_searched_is_in_8_bits_as_in_predictions():
+    """And the pipeline keeps its vectors as they were learnt."""
+    model, queries = model_over_features()
+    pipeline, kinds = model.pipelines[0], []
+
+    def measure(ids):
+        kinds.append(pipeline.candidates.arrays()["centres.vectors"].dtype)
+        return {"P@1": 0.0}
+
+    chosen = choose_search(
+        pipeline, SimpleNamespace(**{**vars(held_out(queries, [0] * len(queries))), "measure": measure})
+    )
+    assert set(kinds) == {np.dtype(np.int8)}
+    assert pipeline.candidates.arrays()["centres.vectors"].dtype == np.float32
+    assert pipeline.candidates.n_searched == chosen["searched"] == 1
+
+
+def test_what_costs_rare_labels_is_not_left_out(pipeline_and_queries):
+    pipeline, queries = pipeline_and_queries
+    most = pipeline.candidates.max_searched
+
+    def measure(ids):
+        lost = 1.0 * (len(measured) > 2)
+        measured.append(lost)
+        return {"P@1": 50.0 + lost, "P@3": 40.0, "PSP@1": 30.0 - lost, "PSP@3": 20.0}
+
+    measured = []
+    data = SimpleNamespace(**{**vars(held_out(queries, [0] * len(queries))), "measure": measure})
+    assert choose_search(pipeline, data)["searched"] == int(search.STEP * most)
 
 
 def test_one_cell_is_searched_where_more_do_not_help(pipeline_and_queries):
