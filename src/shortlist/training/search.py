@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,60 +13,79 @@ from shortlist.training.data import TrainingData
 log = logging.getLogger("shortlist")
 
 # What doing less may cost, in points: the mean of P@k and N@5, and that of PSP@k. One metric moves as much by chance.
-MAX_LOSS = 0.15
+MAX_LOSS = 0.1
 STEP = 0.7
 N_RANKED = 5  # labels per text that are measured
 # Few texts may miss what fewer candidates cost, and small data is fast in any case.
 MIN_TEXTS, MIN_RERANKED = 500, 20
 
 
+class Work(NamedTuple):
+    """How much a prediction does.
+
+    searched    clusters or cells
+    candidates  relative to how many there were in training
+    reranked    labels
+    """
+
+    searched: int
+    candidates: float
+    reranked: int
+
+    def less(self, name: str) -> Work:
+        lowered = STEP * getattr(self, name)
+        return self._replace(**{name: lowered if name == "candidates" else int(lowered)})
+
+
 def choose_search(pipeline: Pipeline, data: TrainingData) -> dict[str, Any]:
-    """Take fewer candidates, re-rank fewer, and search less, as long as that costs next to nothing; what was chosen.
+    """Search less, take fewer candidates and re-rank fewer, in turns, as long as that costs next to nothing.
+
+    Returns what was chosen.
 
     pipeline  it has not learnt from the held-out texts. Its stages change
     """
     as_learnt, reranker = pipeline.candidates, pipeline.reranker
-    stage = pipeline.candidates = as_learnt.quantized()  # what predictions search, and several times as fast
-    stage.n_searched = stage.max_searched
-    best = _means(_measure(pipeline, data))
+    stage = as_learnt.quantized()  # as predictions search, and in a third of the time
+    work = Work(as_learnt.max_searched, 1.0, 0 if reranker is None else reranker.n_candidates)
 
-    def is_enough(reached: dict[str, float]) -> bool:
-        return all(value >= most - MAX_LOSS for value, most in zip(_means(reached), best, strict=True))
+    def measure(work: Work) -> dict[str, float]:
+        pipeline.candidates = stage.scaled(work.candidates)
+        pipeline.candidates.n_searched = work.searched
+        if reranker is not None:
+            reranker.n_candidates = work.reranked
+        return data.measure(pipeline.rank(data.held_out_raw, N_RANKED)[0])
 
+    def n_candidates(work: Work) -> float:
+        return stage.scaled(work.candidates).n_candidates(work.searched, data.n_labels)
+
+    reached = measure(work)
+    best, curve = _means(reached), [{"searched": work.searched, "P@1": round(reached["P@1"], 2)}]
+    names = ["searched"]
     if reranker is not None and len(data.held_out) >= MIN_TEXTS:
-        while stage.n_candidates(stage.n_searched, data.n_labels) * STEP >= reranker.n_candidates:
-            fewer = stage.scaled(STEP)
-            if fewer is stage or not is_enough(_measure(replace(pipeline, candidates=fewer), data)):
-                break
-            pipeline.candidates, as_learnt, stage = fewer, as_learnt.scaled(STEP), fewer
-        while reranker.n_candidates * STEP >= MIN_RERANKED:
-            before, reranker.n_candidates = reranker.n_candidates, int(STEP * reranker.n_candidates)
-            if not is_enough(_measure(pipeline, data)):
-                reranker.n_candidates = before
-                break
-    n_searched, reached = stage.n_searched, _measure(pipeline, data)
-    curve = [{"searched": n_searched, "P@1": round(reached["P@1"], 2)}]
-    while n_searched > 1:
-        n_searched = int(STEP * n_searched)
-        reached = _measure(pipeline, data, n_searched / stage.n_searched)
-        curve.append({"searched": n_searched, "P@1": round(reached["P@1"], 2)})
-        if not is_enough(reached):
-            break
-        stage.n_searched = n_searched
-    pipeline.candidates, as_learnt.n_searched = as_learnt, stage.n_searched
-    found = round(stage.n_candidates(stage.n_searched, data.n_labels))
-    chosen = {"searched": stage.n_searched, "of": stage.max_searched, "allowed_loss": MAX_LOSS, "candidates": found}
+        can_scale = stage.scaled(STEP) is not stage
+        names += ["candidates", "reranked"] if can_scale else ["reranked"]
+    while names:
+        for name in tuple(names):
+            less = work.less(name)
+            is_possible = less.searched >= 1 and less.reranked >= (MIN_RERANKED if name == "reranked" else 0)
+            if is_possible and (name != "candidates" or n_candidates(less) >= less.reranked):
+                reached = measure(less)
+                if name == "searched":
+                    curve.append({"searched": less.searched, "P@1": round(reached["P@1"], 2)})
+                if all(value >= most - MAX_LOSS for value, most in zip(_means(reached), best, strict=True)):
+                    work = less
+                    continue
+            names.remove(name)
+    pipeline.candidates = as_learnt.scaled(work.candidates)
+    pipeline.candidates.n_searched, found = work.searched, round(n_candidates(work))
+    chosen = {"searched": work.searched, "of": as_learnt.max_searched, "allowed_loss": MAX_LOSS, "candidates": found}
     if reranker is not None:
-        chosen["reranked"] = reranker.n_candidates
-    ranked = "" if reranker is None else f", of which {reranker.n_candidates:,} are re-ranked"
+        reranker.n_candidates = chosen["reranked"] = work.reranked
+    ranked = "" if reranker is None else f", of which {work.reranked:,} are re-ranked"
     log.info(
-        "prediction searches %d of %d cells for %d candidates%s", stage.n_searched, stage.max_searched, found, ranked
+        "prediction searches %d of %d cells for %d candidates%s", work.searched, as_learnt.max_searched, found, ranked
     )
     return {**chosen, "curve": curve}
-
-
-def _measure(pipeline: Pipeline, data: TrainingData, search_effort: float = 1.0) -> dict[str, float]:
-    return data.measure(pipeline.rank(data.held_out_raw, N_RANKED, search_effort)[0])
 
 
 def _means(metrics: dict[str, float]) -> list[float]:
