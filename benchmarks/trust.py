@@ -6,7 +6,9 @@
 For each draw, some texts of the train part are taken at random, as a user would have them: split as documented,
 trained, evaluated with intervals. Then the same model is measured on fresh texts that nobody has seen:
 
-inside    whether P@1 and P@5 on the fresh texts lie in the printed intervals
+inside    whether P@1 and P@5 on the fresh texts lie in the printed intervals. Texts with the words of one of the user's
+          own are left out: a split keeps such texts together, so the printed values are for texts that are new
+repeated  the share of these texts that are left out, in per cent
 ece       expected calibration error of the best five labels on the fresh texts, in points
 bin       the largest gap of score and hit rate in a tenth of the scores with at least 200 predictions, in points
 sure      share of the fresh texts whose best label is wrong with a score above 0.9, in per cent
@@ -38,6 +40,7 @@ from shortlist.evaluation.calibration import calibration_error, is_relevant, rel
 from shortlist.stages.evidence import hashes_of
 from shortlist.text.perturb import perturb
 from shortlist.text.texts import Texts
+from shortlist.text.tokenizer import Tokenizer
 
 MIN_IN_BIN = 200
 N_TAUGHT = 4000
@@ -85,6 +88,8 @@ def measure(whole: shortlist.Dataset, n_texts: int, draw: int, recipe: str, opti
     order = np.random.default_rng(draw).permutation(len(whole))
     own = whole.take(np.sort(order[:n_texts])).without_unused_labels()
     fresh = whole.take(np.sort(order[n_texts : n_texts + n_fresh]))
+    is_repeated = np.isin(hashes_of(fresh.texts, Tokenizer()), hashes_of(own.texts, Tokenizer()))
+    fresh = fresh.take(np.flatnonzero(~is_repeated))
     parts = shortlist.split(own, test=0.2, seed=draw)
     seconds, model = timed(lambda: shortlist.train(parts.train, recipe=recipe, seed=draw, **options))
     printed = shortlist.evaluate(model.predict_dataset(parts.test), parts.test, train=parts.train, intervals=True)
@@ -98,6 +103,7 @@ def measure(whole: shortlist.Dataset, n_texts: int, draw: int, recipe: str, opti
     ece_shift, _, sure_shift = honesty(model, fresh, shifted)
     return {
         **inside,
+        "repeated": round(100 * float(is_repeated.mean()), 1),
         "ece": ece,
         "bin": largest,
         "sure": sure,

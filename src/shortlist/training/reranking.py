@@ -53,13 +53,14 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
     task.config["n_candidates"] = candidates.shape[1]
     rows, about = task.features.transform(data.texts, data.word_ids), task.about_labels(data.labels)
+    confused = task.with_more(rows, about, candidates)
     if not len(data.held_out):
-        weights = task.learn(rows, data.labels, about, candidates)
+        weights = task.learn(rows, data.labels, confused)
         return task.reranker(weights, about, taught_texts(data)).without_parts()
     ids, first = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
     if not options.C:
-        task.choose_C(rows, about, candidates, ids, first)
-    weights = task.learn(rows, data.labels, about, candidates)
+        task.choose_C(rows, about, confused, ids, first)
+    weights = task.learn(rows, data.labels, confused)
     reranker = task.reranker(weights, about, taught_texts(data))
     trial = Trial(pipeline, data, ids, first)
     if reranker.parts is not None:
@@ -87,7 +88,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
         rows = sparse.vstack([rows, held_out_rows], format="csr")
         width = max(candidates.shape[1], ids.shape[1])
         every = np.concatenate([_padded(some, width, -1) for some in (candidates, ids)])
-        weights = with_new(weights, task.learn(rows, labels, about, every, is_wanted), is_wanted)
+        weights = with_new(weights, task.learn(rows, labels, task.with_more(rows, about, every), is_wanted), is_wanted)
     return task.reranker(weights, about, taught_texts(data, held_out=True))
 
 
@@ -132,7 +133,7 @@ class RerankerTask:
 
         def learn(C: float) -> Reranker:
             self.config["C"] = C
-            weights = self.learn(rows, data.labels, about, candidates, is_tried)
+            weights = self.learn(rows, data.labels, candidates, is_tried)
             return self.reranker(weights, about, nothing_taught())
 
         self.config["C"] = choose_C(learn, evidence, first, hits, about["frequencies"], is_tried)
@@ -141,25 +142,25 @@ class RerankerTask:
         """A re-ranker that knows no words yet."""
         return self.reranker(no_words(self._data.n_labels, self.features.n_features), about, nothing_taught())
 
+    def with_more(self, rows: sparse.csr_array, about: Arrays, candidates: np.ndarray) -> np.ndarray:
+        """The candidates of texts, and labels that names suggest, or that are not candidates yet: these must be told
+        apart, too."""
+        none_taught = Ragged.empty(len(candidates))
+        candidates = self._blank(about).gather_rows(Ragged.from_csr(rows), none_taught, candidates).ids
+        unseen = np.flatnonzero(np.bincount(self._data.labels.values, minlength=self._data.n_labels) == 0)
+        if not len(unseen):
+            return candidates
+        drawn = np.random.default_rng(self._options.seed).choice(unseen, (len(candidates), 1))
+        return np.hstack([candidates, drawn.astype(np.int32)])
+
     def learn(
-        self,
-        rows: sparse.csr_array,
-        labels: Ragged,
-        about: Arrays,
-        candidates: np.ndarray,
-        is_wanted: np.ndarray | None = None,
+        self, rows: sparse.csr_array, labels: Ragged, candidates: np.ndarray, is_wanted: np.ndarray | None = None
     ) -> Arrays:
-        """Labels that names suggest must be told apart, too, as must labels that are not candidates yet."""
-        n_labels, blank = self._data.n_labels, self._blank(about)
-        candidates = blank.gather_rows(Ragged.from_csr(rows), Ragged.empty(len(candidates)), candidates).ids
-        unseen = np.flatnonzero(np.bincount(self._data.labels.values, minlength=n_labels) == 0)
-        if len(unseen):
-            drawn = np.random.default_rng(self._options.seed).choice(unseen, (len(candidates), 1))
-            candidates = np.hstack([candidates, drawn.astype(np.int32)])
+        """The words of the labels of each text, to tell them from its other candidates; of some labels only."""
         if is_wanted is not None:
             candidates = np.where((candidates >= 0) & is_wanted[candidates], candidates, -1)
             labels = labels.keep(is_wanted[labels.values])
-        return learn_weights_together(rows, labels, n_labels, candidates, self.config["C"], self._shard)
+        return learn_weights_together(rows, labels, self._data.n_labels, candidates, self.config["C"], self._shard)
 
 
 @dataclass(frozen=True, eq=False)
