@@ -2,7 +2,7 @@
 
 #include "native.h"
 
-enum { MAX_PASSES = 20 };
+enum { MAX_PASSES = 20, AHEAD = 4 };
 /* A label is learnt when no text would move its weights by more than this. */
 static const float TOLERANCE = 0.3f;
 
@@ -73,6 +73,12 @@ static float learn_label(Texts all, Problem problem, float cost, uint64_t seed, 
         }
         float least = INFINITY, most = -INFINITY;
         for (int64_t place = 0; place < n_active;) {
+            if (place + 2 * AHEAD < n_active) __builtin_prefetch(all.indptr + problem.texts[order[place + 2 * AHEAD]]);
+            if (place + AHEAD < n_active) { /* texts lie anywhere in memory */
+                int64_t next = all.indptr[problem.texts[order[place + AHEAD]]];
+                __builtin_prefetch(words + next), __builtin_prefetch(words + next + 16);
+                __builtin_prefetch(values + next), __builtin_prefetch(values + next + 16);
+            }
             int64_t i = order[place], begin = all.indptr[problem.texts[i]], end = all.indptr[problem.texts[i] + 1];
             float sign = problem.right[i] ? 1 : -1, score = bias + (problem.before ? problem.before[i] : 0);
             for (int64_t p = begin; p < end; p++) score += weights[words[p]] * values[p];
