@@ -48,16 +48,16 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     """Learn from the mistakes of the pipeline so far. Held-out texts set how much each kind of evidence counts."""
     data, options, task = build.data, build.options, RerankerTask(build)
     k, n_searched = min(options.n_reranked, data.n_labels), pipeline.candidates.max_searched
-    candidates = build.hard_negatives
+    candidates, quick = build.hard_negatives, replace(pipeline, candidates=pipeline.candidates.quantized())
     if candidates is None:
-        candidates = _padded(pipeline.first_rank(data.inputs, k, n_searched)[0], k, -1)
+        candidates = _padded(quick.first_rank(data.inputs, k, n_searched)[0], k, -1)
     task.config["n_candidates"] = candidates.shape[1]
     rows, about = task.features.transform(data.texts, data.word_ids), task.about_labels(data.labels)
     confused = task.with_more(rows, about, candidates)
     if not len(data.held_out):
         weights = task.learn(rows, data.labels, confused)
         return task.reranker(weights, about, taught_texts(data)).without_parts()
-    ids, first = pipeline.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
+    ids, first = quick.first_rank(data.held_out_inputs, candidates.shape[1], n_searched)
     if not options.C:
         task.choose_C(rows, about, confused, ids, first)
     weights = task.learn(rows, data.labels, confused)
