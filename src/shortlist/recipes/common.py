@@ -98,7 +98,7 @@ RERANKER_OPTIONS = (
         ),
         aliases=((True, "words"), (False, "none")),
     ),
-    count("n_reranked", 100, "candidates that are re-ranked"),
+    count("n_reranked", 50, "candidates that are re-ranked"),
     Option(
         "C",
         (float,),
