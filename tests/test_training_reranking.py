@@ -206,6 +206,9 @@ class GroupPipeline:
         for group in range(N_GROUPS):
             self.group_of_word[words == f"group{group}"] = group
 
+    def with_quick_search(self):
+        return self
+
     def first_rank(self, word_ids, k, n_searched=1):
         assert n_searched == 1
         rng = np.random.default_rng(len(word_ids))

@@ -169,6 +169,10 @@ class Pipeline:
         words = self.vocabulary.encode(texts)
         return texts, words, self.encoder.read(texts, self.vocabulary.learnt(words))
 
+    def with_quick_search(self) -> Pipeline:
+        """The same pipeline with candidates in 8 bits, as predictions search, which takes a third of the time."""
+        return replace(self, candidates=self.candidates.quantized())
+
     def quantized(self) -> Pipeline:
         """The same pipeline with matrices in 8 bits."""
         return replace(

@@ -48,7 +48,7 @@ def learn_reranker(pipeline: Pipeline, build: Build) -> Reranker:
     """Learn from the mistakes of the pipeline so far. Held-out texts set how much each kind of evidence counts."""
     data, options, task = build.data, build.options, RerankerTask(build)
     k, n_searched = min(options.n_reranked, data.n_labels), pipeline.candidates.max_searched
-    candidates, quick = build.hard_negatives, replace(pipeline, candidates=pipeline.candidates.quantized())
+    candidates, quick = build.hard_negatives, pipeline.with_quick_search()
     if candidates is None:
         candidates = _padded(quick.first_rank(data.inputs, k, n_searched)[0], k, -1)
     task.config["n_candidates"] = candidates.shape[1]
