@@ -99,7 +99,7 @@ def test_one_cell_is_searched_where_more_do_not_help(pipeline_and_queries):
 
 @pytest.mark.parametrize(
     ("order", "min_texts", "candidates", "reranked"),
-    [(1, 100, 24, 21), (-1, 100, 35, 30), (1, 101, 50, 30)],
+    [(1, 100, 35, 21), (-1, 100, 35, 30), (1, 101, 50, 30)],
     ids=["the first stay first", "the last come first", "too few texts"],
 )
 def test_fewer_candidates_are_taken_where_the_others_do_not_help(
