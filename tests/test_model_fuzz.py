@@ -209,6 +209,8 @@ import json, sys, shortlist
 from pathlib import Path
 model = shortlist.load(sys.argv[1])
 model.predict(["topic1word1 noise1", "topic2word2"], explain=True)
+print("ready", flush=True)
+sys.stdin.readline()
 sizes, inside = {}, False
 for line in Path("/proc/self/smaps").read_text().splitlines():
     words = line.split()
@@ -230,7 +232,9 @@ def test_processes_with_the_same_model_share_its_memory(models):
 
     with start() as one, start() as two:  # each stays until its input ends
         try:
-            json.loads(one.stdout.readline())
+            assert one.stdout.readline() == two.stdout.readline() == b"ready\n"
+            two.stdin.write(b"both are ready\n")
+            two.stdin.flush()
             sizes = json.loads(two.stdout.readline())
         finally:
             one.stdin.close()
