@@ -63,7 +63,7 @@ class PartsOfNames:
     def _index(self) -> tuple[np.ndarray, ...]:
         """For each part the labels that are searched."""
         starts, _, words, weights = self._rows
-        rows = unpaged(Ragged(starts, words, weights), self._is_named / np.float32(INT8_MAX), N_PARTS)
+        rows = unpaged(Ragged(starts, words, weights), self._is_named.astype(np.float32) / INT8_MAX, N_PARTS)
         rows.eliminate_zeros()
         return tuple(index_names(rows).values())
 
